@@ -1,0 +1,1 @@
+"""Which brokers, topics, partitions and configs exist."""

@@ -1,0 +1,1 @@
+"""Network: listeners, connections and their backpressure; knows frames, not what is in them."""

@@ -1,0 +1,1 @@
+"""Principals, SASL, ACLs and quotas."""

@@ -1,0 +1,1 @@
+"""Declarations of the Kafka protocol's messages, one file per API."""
