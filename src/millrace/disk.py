@@ -1,0 +1,73 @@
+"""The disk seam: every write that must not get lost goes through a Disk, so that tests can make it fail."""
+
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+
+class Disk:
+    """The machine's file system."""
+
+    __slots__ = ()
+
+    def open_log(self, path: Path, *, create: bool = False) -> io.FileIO:
+        """Open a segment file for reading and appending; every write lands at its current end."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return io.FileIO(os.open(path, flags, 0o644), "rb+")
+
+    def open_read_only(self, path: Path) -> io.FileIO:
+        """Open a sealed file."""
+        return io.FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "rb")
+
+    def write(self, fd: int, buffers: Sequence[Bytes]) -> None:
+        """Append all buffers with one call where the kernel takes them at once; raise OSError otherwise."""
+        written = os.writev(fd, buffers)
+        if written != sum(map(len, buffers)):
+            self._write_rest(fd, b"".join(buffers)[written:])
+
+    def _write_rest(self, fd: int, rest: bytes) -> None:
+        # A short write is how a full disk first shows: the next attempt raises the reason.
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut an open file to size."""
+        os.ftruncate(fd, size)
+
+    def fsync(self, fd: int) -> None:
+        """Make a file's content durable."""
+        os.fsync(fd)
+
+    def fsync_directory(self, directory: Path) -> None:
+        """Make creations, renames and removals in a directory durable."""
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Move a file or directory, replacing a target file."""
+        source.replace(target)
+
+    def remove(self, path: Path) -> None:
+        """Delete a file that may already be gone."""
+        path.unlink(missing_ok=True)
+
+    def replace(self, path: Path, content: bytes, *, durable: bool = True) -> None:
+        """Put a file in place whole: a reader sees the old content or the new, never a part."""
+        temporary = path.with_name(path.name + ".tmp")
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            self.write(fd, [content])
+            if durable:
+                self.fsync(fd)
+        finally:
+            os.close(fd)
+        self.rename(temporary, path)
+        if durable:
+            self.fsync_directory(path.parent)

@@ -1,0 +1,110 @@
+"""Record-batch compression in the framings that Kafka clients read: gzip, snappy, lz4, zstd."""
+
+import mmap
+from enum import IntEnum
+
+import cramjam
+
+from millrace.errors import Error, KafkaError
+
+# A small batch can claim to unpack to gigabytes; nothing a client means seriously is this large.
+MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
+_XERIAL_BLOCK_BYTES = 32 * 1024
+
+DEFAULT_LEVELS = {1: 6, 3: 9, 4: 3}
+
+
+class Codec(IntEnum):
+    """The compression bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+CODECS_BY_NAME = {
+    "uncompressed": Codec.NONE,
+    "none": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+
+
+def compress(codec: Codec, payload: bytes, level: int | None = None) -> bytes:
+    """Compress the records of a batch; a level of None is Kafka's default."""
+    if codec is Codec.NONE:
+        return payload
+    if codec is Codec.SNAPPY:
+        return _compress_snappy(payload)
+    if level is None:
+        level = DEFAULT_LEVELS[codec]
+    if codec is Codec.GZIP:
+        # Kafka writes gzip's own default as -1.
+        return bytes(cramjam.gzip.compress(payload, level=6 if level < 0 else level))
+    if codec is Codec.ZSTD:
+        return bytes(cramjam.zstd.compress(payload, level=level))
+    # Kafka's Java reader accepts independent blocks only.
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    compressor.compress(payload)
+    return bytes(compressor.finish())
+
+
+def decompress(codec: Codec, payload: bytes) -> bytes:
+    """Unpack the records of a batch, refusing what is corrupt or absurdly large."""
+    if codec is Codec.NONE:
+        return payload
+    try:
+        if codec is Codec.SNAPPY:
+            return _decompress_snappy(payload)
+        return _decompress_bounded(codec, payload)
+    except cramjam.DecompressionError as failure:
+        raise KafkaError(
+            Error.CORRUPT_MESSAGE, f"Cannot decompress {codec.name.lower()} batch: {failure}"
+        ) from None
+
+
+def _decompress_bounded(codec: Codec, payload: bytes) -> bytes:
+    module = {Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4, Codec.ZSTD: cramjam.zstd}[codec]
+    # Anonymous memory costs only the pages that get written, so a generous bound is free.
+    with mmap.mmap(-1, MAX_DECOMPRESSED_BYTES) as room, memoryview(room) as view:
+        length = module.decompress_into(payload, view)
+        return bytes(view[:length])
+
+
+def _compress_snappy(payload: bytes) -> bytes:
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(payload), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(payload[start : start + _XERIAL_BLOCK_BYTES]))
+        parts.append(len(block).to_bytes(4, "big"))
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(payload: bytes) -> bytes:
+    if not payload.startswith(_XERIAL_MAGIC):
+        # librdkafka and others send one raw block.
+        return _decompress_snappy_block(payload, MAX_DECOMPRESSED_BYTES)
+    parts = []
+    room = MAX_DECOMPRESSED_BYTES
+    position = len(_XERIAL_HEADER)
+    while position < len(payload):
+        length = int.from_bytes(payload[position : position + 4], "big")
+        position += 4
+        part = _decompress_snappy_block(payload[position : position + length], room)
+        room -= len(part)
+        parts.append(part)
+        position += length
+    return b"".join(parts)
+
+
+def _decompress_snappy_block(block: bytes, room: int) -> bytes:
+    if cramjam.snappy.decompress_raw_len(block) > room:
+        raise KafkaError(Error.CORRUPT_MESSAGE, "Snappy batch unpacks to more than the broker accepts")
+    return bytes(cramjam.snappy.decompress_raw(block))

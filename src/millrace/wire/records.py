@@ -1,0 +1,350 @@
+"""Record batches (magic 2): the header in place, CRC32C, iterating, building."""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+import google_crc32c
+
+from millrace.errors import Error, KafkaError
+from millrace.wire.compression import Codec, compress, decompress
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Header: TypeAlias = tuple[str, bytes | None]
+
+# base offset, length after this field, leader epoch, magic, crc, attributes, last offset delta,
+# base timestamp, max timestamp, producer id, producer epoch, base sequence, record count
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES = HEADER.size
+# A batch's length field does not count the base offset and itself.
+LOG_OVERHEAD_BYTES = 12
+MAGIC_POSITION = 16
+CRC_POSITION = 17
+ATTRIBUTES_POSITION = 21
+MAGIC = 2
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+_SEQUENCE_MODULUS = 2**31
+
+crc32c = google_crc32c.value
+
+
+class CorruptBatch(KafkaError):
+    """Bytes that are not a whole, intact record batch."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Error.CORRUPT_MESSAGE, message)
+
+
+class BatchHeader(NamedTuple):
+    """The fixed part of a record batch, in wire order."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.length + LOG_OVERHEAD_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record; sequences wrap to 0 after 2^31-1."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return advance_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def codec(self) -> Codec:
+        try:
+            return Codec(self.attributes & CODEC_MASK)
+        except ValueError:
+            raise CorruptBatch(f"Unknown compression type {self.attributes & CODEC_MASK}") from None
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop the batch's tombstones; kept in the base timestamp."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id != NO_PRODUCER_ID
+
+
+class Record(NamedTuple):
+    """One record with its absolute offset and timestamp."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+class RecordSpan(NamedTuple):
+    """Where a record lies in a batch's uncompressed records, and what a cleaner needs of it."""
+
+    start: int
+    end: int
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    has_value: bool
+
+
+def advance_sequence(sequence: int, count: int) -> int:
+    """The sequence number `count` records later."""
+    return (sequence + count) % _SEQUENCE_MODULUS
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """Unpack the batch header that starts at position; the batch's other bytes need not be there."""
+    return BatchHeader._make(HEADER.unpack_from(buffer, position))
+
+
+def check_batch(buffer: Buffer) -> BatchHeader:
+    """Read the header of a buffer that holds exactly one batch, checking size, magic and CRC."""
+    if len(buffer) < HEADER_BYTES:
+        raise CorruptBatch(f"A batch of {len(buffer)} bytes is smaller than its header")
+    header = read_header(buffer)
+    if header.magic != MAGIC:
+        raise CorruptBatch(f"Unsupported magic {header.magic}")
+    if header.size != len(buffer):
+        raise CorruptBatch(f"A batch that says {header.size} bytes has {len(buffer)}")
+    computed = crc32c(bytes(buffer[ATTRIBUTES_POSITION:]))
+    if header.crc != computed:
+        raise CorruptBatch(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})")
+    return header
+
+
+def iterate_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Every whole batch in a buffer; a cut-off last one, as a fetch may end with, is left out."""
+    view = memoryview(buffer)
+    position = 0
+    while len(view) - position >= HEADER_BYTES:
+        header = read_header(view, position)
+        if header.size < HEADER_BYTES:
+            raise CorruptBatch(f"A batch of {header.size} bytes is smaller than its header")
+        if position + header.size > len(view):
+            return
+        yield header, view[position : position + header.size]
+        position += header.size
+
+
+def payload_of(batch: Buffer, header: BatchHeader) -> bytes:
+    """The records of a batch, uncompressed."""
+    return decompress(header.codec, bytes(batch[HEADER_BYTES : header.size]))
+
+
+def iterate_records(batch: Buffer) -> Iterator[Record]:
+    """Every record of one batch."""
+    header = read_header(batch)
+    payload = payload_of(batch, header)
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    for span in iterate_spans(payload, header.record_count):
+        value, headers = _value_and_headers(payload, span)
+        timestamp = base_timestamp + span.timestamp_delta if append_time is None else append_time
+        yield Record(base_offset + span.offset_delta, timestamp, span.key, value, headers)
+
+
+def iterate_spans(payload: bytes, count: int) -> Iterator[RecordSpan]:
+    """Every record's place and key, without unpacking values and headers."""
+    position = 0
+    try:
+        for _ in range(count):
+            start = position
+            length, position = _varint(payload, position)
+            end = position + length
+            if length < 0 or end > len(payload):
+                raise CorruptBatch("A record runs past the end of its batch")
+            timestamp_delta, position = _varint(payload, position + 1)
+            offset_delta, position = _varint(payload, position)
+            key_length, position = _varint(payload, position)
+            key = None
+            if key_length >= 0:
+                key = payload[position : position + key_length]
+                position += key_length
+            value_length, position = _varint(payload, position)
+            if position > end or max(value_length, 0) > end - position:
+                raise CorruptBatch("A record's fields run past its end")
+            position = end
+            yield RecordSpan(start, end, timestamp_delta, offset_delta, key, value_length >= 0)
+    except IndexError:
+        raise CorruptBatch("The records end in the middle of a field") from None
+    if position != len(payload):
+        raise CorruptBatch(f"{len(payload) - position} bytes follow the last of {count} records")
+
+
+def _value_and_headers(payload: bytes, span: RecordSpan) -> tuple[bytes | None, tuple[Header, ...]]:
+    position = span.start
+    _, position = _varint(payload, position)
+    _, position = _varint(payload, position + 1)
+    _, position = _varint(payload, position)
+    _, position = _varint(payload, position)
+    value, position = _bytes_field(payload, position + len(span.key or b""))
+    try:
+        header_count, position = _varint(payload, position)
+        headers = []
+        for _ in range(header_count):
+            name, position = _bytes_field(payload, position)
+            content, position = _bytes_field(payload, position)
+            headers.append(((name or b"").decode(), content))
+    except (IndexError, UnicodeDecodeError):
+        raise CorruptBatch("A record's headers are malformed") from None
+    if position != span.end:
+        raise CorruptBatch("A record's headers do not end where the record ends")
+    return value, tuple(headers)
+
+
+def _bytes_field(payload: bytes, position: int) -> tuple[bytes | None, int]:
+    length, position = _varint(payload, position)
+    if length < 0:
+        return None, position
+    return payload[position : position + length], position + length
+
+
+def _varint(payload: bytes, position: int) -> tuple[int, int]:
+    byte = payload[position]
+    position += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position
+    value = byte & 0x7F
+    shift = 7
+    while True:
+        byte = payload[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+        if shift > 63:
+            raise CorruptBatch("A variable-length number is too long")
+
+
+def _encode_varint(value: int) -> bytes:
+    value = (value << 1) ^ (value >> 63)
+    if value < 0x80:
+        return bytes((value,))
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _encode_bytes(content: bytes | None) -> bytes:
+    return b"\x01" if content is None else _encode_varint(len(content)) + content
+
+
+def encode_record(
+    offset_delta: int,
+    timestamp_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[Header] = (),
+) -> bytes:
+    """One record as it stands in a batch's payload."""
+    parts = [
+        b"\x00",
+        _encode_varint(timestamp_delta),
+        _encode_varint(offset_delta),
+        _encode_bytes(key),
+        _encode_bytes(value),
+        _encode_varint(len(headers)),
+    ]
+    for name, content in headers:
+        parts.append(_encode_bytes(name.encode()))
+        parts.append(_encode_bytes(content))
+    body = b"".join(parts)
+    return _encode_varint(len(body)) + body
+
+
+def assemble(header: BatchHeader, payload: bytes) -> bytes:
+    """A batch from a header and its (already compressed) records; length and CRC are computed."""
+    fields = list(header)
+    fields[1] = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload)
+    fields[4] = 0
+    batch = bytearray(HEADER.pack(*fields))
+    batch += payload
+    struct.pack_into(">I", batch, CRC_POSITION, crc32c(bytes(batch[ATTRIBUTES_POSITION:])))
+    return bytes(batch)
+
+
+def build_batch(
+    records: Iterable[Record],
+    *,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    leader_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    attributes: int = 0,
+) -> bytes:
+    """A batch of records whose offsets ascend; `attributes` adds flag bits to the codec's."""
+    listed = list(records)
+    if not listed:
+        raise ValueError("a batch holds at least one record")
+    base_offset, base_timestamp = listed[0].offset, listed[0].timestamp
+    payload = b"".join(
+        encode_record(record.offset - base_offset, record.timestamp - base_timestamp, *record[2:])
+        for record in listed
+    )
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=0,
+        leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes | codec,
+        last_offset_delta=listed[-1].offset - base_offset,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp for record in listed),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(listed),
+    )
+    return assemble(header, compress(codec, payload, level))
