@@ -1,0 +1,5 @@
+"""Prints the configuration reference."""
+
+from .reference import render
+
+print(render(), end="")

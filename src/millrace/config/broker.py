@@ -1,0 +1,395 @@
+"""The broker's configuration: the options it honours, read from a Kafka properties file."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from .listeners import Listener, parse_endpoint, parse_protocol_map, resolve_listeners
+from .options import (
+    DAY_MS,
+    HOUR_MS,
+    INT_MAX,
+    LONG_MAX,
+    MINUTE_MS,
+    SECOND_MS,
+    ConfigError,
+    Kind,
+    Option,
+    Scope,
+    Value,
+    boolean,
+    double,
+    integer,
+    long,
+    options_of,
+    string,
+)
+from .properties import parse_properties
+from .topic import TOPIC_OPTIONS, LogConfig, check_log_config, parse_topic_configs
+
+logger = logging.getLogger(__name__)
+
+_DYNAMIC = Scope.CLUSTER_WIDE
+
+
+@dataclass(slots=True)
+class BrokerConfig:
+    """The broker's options; owned by the broker loop, which updates the dynamic ones in place."""
+
+    auto_create_topics_enable: bool = boolean(True, "Create a topic when a client first asks for it.")
+    broker_rack: str | None = string(None, "Rack of this broker, told to clients.")
+    connections_max_idle_ms: int = long(10 * MINUTE_MS, "Close a connection that was idle this long.")
+    default_replication_factor: int = integer(
+        1, "Replicas of a topic that is created without saying how many."
+    )
+    delete_topic_enable: bool = boolean(True, "Whether topics can be deleted.")
+    fetch_max_bytes: int = integer(
+        55 << 20, "Most bytes that one fetch response carries, whatever the client asks for.", at_least=1024
+    )
+    log_cleaner_backoff_ms: int = long(
+        15 * SECOND_MS, "How long the cleaner rests when no log is due.", at_least=0, scope=_DYNAMIC
+    )
+    log_cleaner_dedupe_buffer_size: int = long(
+        128 << 20, "Memory that one compaction may use for its map of keys.", at_least=1 << 20, scope=_DYNAMIC
+    )
+    log_cleaner_enable: bool = boolean(True, "Whether compacted topics are compacted.")
+    log_cleaner_io_buffer_load_factor: float = double(
+        0.9,
+        "How full the map of keys may become before a compaction stops taking in segments.",
+        scope=_DYNAMIC,
+    )
+    log_cleaner_io_buffer_size: int = integer(
+        512 << 10, "Bytes that a compaction reads and writes at a time.", at_least=0, scope=_DYNAMIC
+    )
+    log_cleaner_io_max_bytes_per_second: float = double(
+        1.7976931348623157e308, "Throttle on the bytes that compaction reads and writes.", scope=_DYNAMIC
+    )
+    log_cleaner_threads: int = integer(
+        1, "Logs that are compacted at the same time, each in a process.", at_least=0, scope=_DYNAMIC
+    )
+    log_flush_offset_checkpoint_interval_ms: int = integer(
+        MINUTE_MS, "How often the recovery points are written down.", at_least=0
+    )
+    log_flush_start_offset_checkpoint_interval_ms: int = integer(
+        MINUTE_MS, "How often the log start offsets are written down.", at_least=0
+    )
+    log_initial_task_delay_ms: int = long(
+        30 * SECOND_MS, "How long after the start retention and compaction begin.", at_least=0
+    )
+    log_retention_check_interval_ms: int = long(
+        5 * MINUTE_MS, "How often logs are looked through for segments to delete.", at_least=1
+    )
+    max_connections: int = integer(INT_MAX, "Most connections at a time.", at_least=0, scope=_DYNAMIC)
+    max_connections_per_ip: int = integer(
+        INT_MAX, "Most connections at a time from one address.", at_least=0, scope=_DYNAMIC
+    )
+    max_incremental_fetch_session_cache_slots: int = integer(
+        1000, "Fetch sessions that are kept at a time.", at_least=0
+    )
+    max_request_partition_size_limit: int = integer(
+        2000, "Most partitions that one DescribeTopicPartitions response carries.", at_least=1
+    )
+    num_partitions: int = integer(
+        1, "Partitions of a topic that is created without saying how many.", at_least=1
+    )
+    num_recovery_threads_per_data_dir: int = integer(
+        2, "Logs that are recovered at the same time after an unclean stop.", at_least=1, scope=_DYNAMIC
+    )
+    producer_id_expiration_check_interval_ms: int = integer(
+        10 * MINUTE_MS, "How often idle producers are looked for.", at_least=1
+    )
+    producer_id_expiration_ms: int = integer(
+        DAY_MS, "How long an idle idempotent producer is remembered.", at_least=1, scope=_DYNAMIC
+    )
+    queued_max_request_bytes: int = long(
+        256 << 20,
+        "Bytes of requests held in memory before reading pauses; -1 is no limit, Kafka's default.",
+    )
+    socket_listen_backlog_size: int = integer(50, "Connections that may wait to be accepted.", at_least=1)
+    socket_receive_buffer_bytes: int = integer(
+        100 << 10, "SO_RCVBUF of connections; -1 leaves it to the system."
+    )
+    socket_request_max_bytes: int = integer(100 << 20, "Largest request that is accepted.", at_least=1)
+    socket_send_buffer_bytes: int = integer(
+        100 << 10, "SO_SNDBUF of connections; -1 leaves it to the system."
+    )
+
+    # Resolved from several options together.
+    node_id: int = 1
+    log_dirs: tuple[str, ...] = ("/tmp/kafka-logs",)
+    listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "", 9092, "PLAINTEXT", "localhost", 9092),)
+
+    # The texts behind the values, weakest last; a missing name means the option's default.
+    dynamic: dict[str, str] = field(default_factory=dict)
+    dynamic_defaults: dict[str, str] = field(default_factory=dict)
+    static: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def broker_id(self) -> int:
+        """The older name of node.id."""
+        return self.node_id
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Self:
+        """Read a Kafka properties file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{path} is not a text file in UTF-8") from error
+        return cls.from_properties(parse_properties(text))
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """Build the configuration; a wrong value is a ConfigError, a name nobody knows a warning."""
+        static = known_properties(properties)
+        config = cls(static=static)
+        config._resolve(FIELD_OPTIONS)
+        config.node_id = _resolve_node_id(static)
+        config.log_dirs = _resolve_log_dirs(static)
+        config.listeners = _resolve_listeners(static)
+        config.log_config({})
+        return config
+
+    def set_dynamic(self, defaults: dict[str, str], this_broker: dict[str, str]) -> None:
+        """Replace the dynamic layers: those of all brokers, and those of this one."""
+        self.dynamic_defaults = defaults
+        self.dynamic = this_broker
+        self._resolve([option for option in FIELD_OPTIONS if option.scope is not Scope.READ_ONLY])
+
+    def _resolve(self, options: list[Option]) -> None:
+        for option in options:
+            setattr(self, option.attribute, self.value(option))
+
+    def value(self, option: Option) -> Value:
+        """A broker option's present value."""
+        for layer in (self.dynamic, self.dynamic_defaults, self.static):
+            if option.name in layer:
+                return option.parse(layer[option.name])
+        return option.default
+
+    def log_config(self, overrides: dict[str, str]) -> LogConfig:
+        """A topic's configuration: its own settings over the broker's over the defaults."""
+        values = {
+            option.attribute: value
+            for option in TOPIC_OPTIONS.values()
+            if (value := self.topic_default(option)) != option.default
+        }
+        values |= parse_topic_configs(overrides)
+        config = LogConfig(**values)  # type: ignore[arg-type]  # each option parses to its own field's type
+        check_log_config(config)
+        return config
+
+    def topic_default(self, option: Option) -> Value:
+        """What a topic has that does not set this option itself."""
+        for layer in (self.dynamic, self.dynamic_defaults, self.static):
+            for synonym in option.synonyms:
+                if synonym in layer:
+                    return _in_topic_unit(BROKER_OPTIONS[synonym], layer[synonym])
+        return option.default
+
+
+def _in_topic_unit(option: Option, text: str) -> Value:
+    value = option.parse(text)
+    if option.unit_ms != 1 and isinstance(value, int):
+        return value * option.unit_ms if value >= 0 else -1
+    return value
+
+
+def _log_defaults() -> list[Option]:
+    """The broker option behind each topic option that has one."""
+    return [
+        Option(
+            name=option.synonyms[0],
+            kind=option.kind,
+            # With weaker synonyms in other units the strongest has no default, or they would never count.
+            default=option.default if len(option.synonyms) == 1 else None,
+            doc=f"Default of {option.name} for topics. {option.doc}",
+            at_least=option.at_least,
+            at_most=option.at_most,
+            choices=option.choices,
+            also=option.also,
+            scope=Scope.CLUSTER_WIDE,
+        )
+        for option in TOPIC_OPTIONS.values()
+        if option.synonyms
+    ]
+
+
+_WEAKER_LOG_DEFAULTS = [
+    Option(
+        "log.flush.scheduler.interval.ms",
+        Kind.LONG,
+        LONG_MAX,
+        "Default of flush.ms for topics when log.flush.interval.ms is not set.",
+    ),
+    Option(
+        "log.retention.hours",
+        Kind.INT,
+        168,
+        "log.retention.ms in hours; counts when neither that nor log.retention.minutes is set.",
+        unit_ms=HOUR_MS,
+    ),
+    Option(
+        "log.retention.minutes",
+        Kind.INT,
+        None,
+        "log.retention.ms in minutes; counts when that is not set.",
+        unit_ms=MINUTE_MS,
+    ),
+    Option(
+        "log.roll.hours",
+        Kind.INT,
+        168,
+        "log.roll.ms in hours; counts when that is not set.",
+        at_least=1,
+        unit_ms=HOUR_MS,
+    ),
+    Option(
+        "log.roll.jitter.hours",
+        Kind.INT,
+        0,
+        "log.roll.jitter.ms in hours; counts when that is not set.",
+        at_least=0,
+        unit_ms=HOUR_MS,
+    ),
+]
+
+_COMPOUND_OPTIONS = [
+    Option(
+        "advertised.listeners",
+        Kind.LIST,
+        None,
+        "Addresses that clients are told to connect to; without it, those of listeners.",
+    ),
+    Option("broker.id", Kind.INT, -1, "Older name of node.id."),
+    Option(
+        "controller.listener.names",
+        Kind.LIST,
+        None,
+        "Listeners meant for KRaft controllers; they are not opened, for there is no controller to talk to.",
+    ),
+    Option(
+        "listener.security.protocol.map",
+        Kind.STRING,
+        "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        "Which security protocol each listener speaks; PLAINTEXT is the one supported so far.",
+    ),
+    Option(
+        "listeners",
+        Kind.LIST,
+        ("PLAINTEXT://:9092",),
+        "Addresses to listen on, as NAME://host:port; an empty host is every interface.",
+    ),
+    Option("log.dir", Kind.LIST, ("/tmp/kafka-logs",), "Data directory, when log.dirs is not set."),
+    Option("log.dirs", Kind.LIST, None, "Data directory. Of several, the first is used."),
+    Option("node.id", Kind.INT, 1, "This broker's number.", at_least=0),
+    Option(
+        "process.roles",
+        Kind.LIST,
+        None,
+        "Roles of a KRaft node; any list that includes broker will do.",
+        choices=("broker", "controller"),
+    ),
+]
+
+FIELD_OPTIONS: list[Option] = list(options_of(BrokerConfig))
+
+BROKER_OPTIONS: dict[str, Option] = {
+    option.name: option
+    for option in sorted(
+        (*FIELD_OPTIONS, *_log_defaults(), *_WEAKER_LOG_DEFAULTS, *_COMPOUND_OPTIONS),
+        key=lambda option: option.name,
+    )
+}
+"""Every broker option that has an effect, by name."""
+
+
+def known_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Drop and report the names that mean nothing here, and translate those of old Kafka versions."""
+    from .known import find_broker_option, report_unknown
+
+    known = {}
+    for name, text in properties.items():
+        if name in _OLD_LISTENER_OPTIONS:
+            continue
+        option = BROKER_OPTIONS.get(name) or find_broker_option(name)
+        if option is None:
+            report_unknown(name)
+            continue
+        known[name] = text
+    return known | _translate_old_listeners(properties)
+
+
+_OLD_LISTENER_OPTIONS = ("host.name", "port", "advertised.host.name", "advertised.port")
+
+
+def _translate_old_listeners(properties: Mapping[str, str]) -> dict[str, str]:
+    """Write `port`, `host.name` and their advertised forms, as Kafka 0.8 had them, as listeners."""
+    translated = {}
+    host, port = properties.get("host.name", ""), properties.get("port", "9092")
+    if "listeners" not in properties and ("host.name" in properties or "port" in properties):
+        translated["listeners"] = f"PLAINTEXT://{host}:{port}"
+    if "advertised.listeners" not in properties and (
+        "advertised.host.name" in properties or "advertised.port" in properties
+    ):
+        advertised_host = properties.get("advertised.host.name", host)
+        translated["advertised.listeners"] = (
+            f"PLAINTEXT://{advertised_host}:{properties.get('advertised.port', port)}"
+        )
+    return translated
+
+
+def _resolve_node_id(static: Mapping[str, str]) -> int:
+    node_id, broker_id = BROKER_OPTIONS["node.id"], BROKER_OPTIONS["broker.id"]
+    given = [option.parse(static[option.name]) for option in (node_id, broker_id) if option.name in static]
+    roles = BROKER_OPTIONS["process.roles"].parse(static.get("process.roles"))
+    if isinstance(roles, tuple) and roles and "broker" not in roles:
+        raise ConfigError("process.roles must include broker: there is no separate controller to run")
+    if len(set(given)) > 1:
+        raise ConfigError(f"node.id is {given[0]} but broker.id is {given[1]}; leave one of them out")
+    # broker.id=-1 asked older Kafka versions to pick a number.
+    return next((number for number in given if isinstance(number, int) and number >= 0), 1)
+
+
+def _resolve_log_dirs(static: Mapping[str, str]) -> tuple[str, ...]:
+    for name in ("log.dirs", "log.dir"):
+        directories = BROKER_OPTIONS[name].parse(static.get(name))
+        if isinstance(directories, tuple) and directories:
+            if len(directories) > 1:
+                logger.warning("%s names several directories; only %s is used", name, directories[0])
+            return directories
+    return _texts({}, "log.dir")
+
+
+def _texts(static: Mapping[str, str], name: str) -> tuple[str, ...]:
+    option = BROKER_OPTIONS[name]
+    value = option.parse(static[name]) if name in static else option.default
+    return value if isinstance(value, tuple) else ()
+
+
+def _resolve_listeners(static: Mapping[str, str]) -> tuple[Listener, ...]:
+    controllers = {name.upper() for name in _texts(static, "controller.listener.names")}
+    endpoints = []
+    for text in _texts(static, "listeners"):
+        endpoint = parse_endpoint("listeners", text)
+        if endpoint.name in controllers:
+            logger.info("listener %s is for KRaft controllers and is not opened", endpoint.name)
+        else:
+            endpoints.append(endpoint)
+    advertised = {
+        endpoint.name: endpoint
+        for text in _texts(static, "advertised.listeners")
+        if (endpoint := parse_endpoint("advertised.listeners", text)).name not in controllers
+    }
+    protocols = parse_protocol_map(
+        str(
+            static.get(
+                "listener.security.protocol.map", BROKER_OPTIONS["listener.security.protocol.map"].default
+            )
+        )
+    )
+    return resolve_listeners(endpoints, advertised, protocols)

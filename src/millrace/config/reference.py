@@ -1,0 +1,73 @@
+"""Renders the configuration reference, docs/configuration.md, from the options' declarations."""
+
+from collections.abc import Callable, Iterable
+
+from .broker import BROKER_OPTIONS
+from .known import inert_options
+from .options import Option, Scope
+from .topic import TOPIC_OPTIONS
+
+_INTRODUCTION = """\
+# Configuration
+
+Options have the names, types and meanings that Apache Kafka gives them, so a Kafka properties file
+works as it is: `millrace broker server.properties`. An option that Kafka knows and millrace does not
+need is accepted without effect; a name that nobody knows is a warning that names the nearest known one.
+
+This page is printed by `python -m millrace.config`.
+
+Where a default or a limit differs from Apache Kafka 4.3:
+
+| option | millrace | Apache Kafka | why |
+|---|---|---|---|
+| `flush.ms` | `1000` | never | no replica to recover from: a power cut costs at most a second |
+| `queued.max.request.bytes` | `268435456` | no limit | memory stays bounded whatever clients send |
+| `segment.bytes` | at least 14 | at least 1048576 | small segments are handy in tests |
+| `node.id` | `1` | must be given | one broker needs no number |
+| `listeners`, `listener.security.protocol.map` | read-only | dynamic | addresses are bound once, at the start |
+"""
+
+
+def render() -> str:
+    """The whole page as Markdown."""
+    inert = ", ".join(f"`{name}`" for name in inert_options())
+    return "\n".join(
+        (
+            _INTRODUCTION,
+            "## Topic options\n",
+            "Set per topic. The broker option is the default for topics that do not set it themselves.\n",
+            _table(TOPIC_OPTIONS.values(), "broker option", _broker_options_of),
+            "\n## Broker options\n",
+            "`dynamic` options can be altered while the broker runs; others are read at its start.\n",
+            _table(BROKER_OPTIONS.values(), "change", _change_of),
+            "\n## Accepted without effect\n",
+            inert + ".\n",
+        )
+    )
+
+
+def _broker_options_of(option: Option) -> str:
+    return ", ".join(f"`{name}`" for name in option.synonyms)
+
+
+def _change_of(option: Option) -> str:
+    return "at start" if option.scope is Scope.READ_ONLY else "dynamic"
+
+
+def _table(options: Iterable[Option], last_heading: str, last: Callable[[Option], str]) -> str:
+    rows = [f"| option | type | default | meaning | {last_heading} |", "|---|---|---|---|---|"]
+    for option in options:
+        default = option.text(option.default)
+        shown = f"`{default}`" if default else ""
+        kind = option.kind.name.lower() + _limits(option)
+        rows.append(f"| `{option.name}` | {kind} | {shown} | {option.doc} | {last(option)} |")
+    return "\n".join(rows)
+
+
+def _limits(option: Option) -> str:
+    if option.choices:
+        return ": " + ", ".join(option.choices)
+    low, high = option.at_least, option.at_most
+    if low is not None and high is not None:
+        return f", {low} to {high}"
+    return "" if low is None else f", at least {low}"
