@@ -1,0 +1,34 @@
+"""DeleteRecords v0-2. v2: flexible."""
+
+from millrace.wire.schema import Request, Response, Struct, array, int16, int32, int64, string
+
+
+class DeleteRecordsPartition(Struct):
+    partition_index: int = int32()
+    offset: int = int64()
+
+
+class DeleteRecordsTopic(Struct):
+    name: str = string()
+    partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
+
+
+class DeleteRecordsRequest(Request, key=21, versions="0-2", flexible="2+"):
+    topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic)
+    timeout_ms: int = int32()
+
+
+class DeleteRecordsPartitionResult(Struct):
+    partition_index: int = int32()
+    low_watermark: int = int64()
+    error_code: int = int16()
+
+
+class DeleteRecordsTopicResult(Struct):
+    name: str = string()
+    partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
+
+
+class DeleteRecordsResponse(Response, to=DeleteRecordsRequest):
+    throttle_time_ms: int = int32()
+    topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)

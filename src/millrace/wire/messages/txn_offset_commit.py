@@ -1,0 +1,41 @@
+"""TxnOffsetCommit v0-5. v2: leader epochs. v3: flexible, group membership. v5: needs no AddOffsetsToTxn."""
+
+from millrace.wire.schema import Request, Response, Struct, array, int16, int32, int64, string
+
+
+class TxnOffsetCommitRequestPartition(Struct):
+    partition_index: int = int32()
+    committed_offset: int = int64()
+    committed_leader_epoch: int = int32("2+", default=-1)
+    committed_metadata: str | None = string(nullable=True)
+
+
+class TxnOffsetCommitRequestTopic(Struct):
+    name: str = string()
+    partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
+
+
+class TxnOffsetCommitRequest(Request, key=28, versions="0-5", flexible="3+"):
+    transactional_id: str = string()
+    group_id: str = string()
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    generation_id: int = int32("3+", default=-1)
+    member_id: str = string("3+")
+    group_instance_id: str | None = string("3+", nullable=True, default=None)
+    topics: list[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic)
+
+
+class TxnOffsetCommitResponsePartition(Struct):
+    partition_index: int = int32()
+    error_code: int = int16()
+
+
+class TxnOffsetCommitResponseTopic(Struct):
+    name: str = string()
+    partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
+
+
+class TxnOffsetCommitResponse(Response, to=TxnOffsetCommitRequest):
+    throttle_time_ms: int = int32()
+    topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)
