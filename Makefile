@@ -1,0 +1,38 @@
+# make setup | check | test | demo | bench | docs
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup check test demo bench docs clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "millrace needs Python 3.11 or newer; pass PYTHON=/path/to/it" >&2; exit 1; }
+	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing millrace and what its tests need (PySpark makes this take a minute or two, once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $(READY)
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/python -m pytest $(TESTS)
+
+demo: setup
+	@$(BIN)/python -m examples.demo
+
+bench: setup
+	$(BIN)/python -m benchmarks $(BENCH)
+
+docs: setup
+	$(BIN)/python -m millrace.config > docs/configuration.md
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,77 @@
+"""The Kafka APIs this broker speaks: one file each, listed once here."""
+
+from __future__ import annotations
+
+from millrace.api import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_topic_partitions,
+    fetch,
+    incremental_alter_configs,
+    init_producer_id,
+    list_config_resources,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+from millrace.api.dispatch import Handler
+from millrace.wire.messages.alter_configs import AlterConfigsRequest
+from millrace.wire.messages.api_versions import ApiVersionsRequest
+from millrace.wire.messages.create_partitions import CreatePartitionsRequest
+from millrace.wire.messages.create_topics import CreateTopicsRequest
+from millrace.wire.messages.delete_records import DeleteRecordsRequest
+from millrace.wire.messages.delete_topics import DeleteTopicsRequest
+from millrace.wire.messages.describe_cluster import DescribeClusterRequest
+from millrace.wire.messages.describe_configs import DescribeConfigsRequest
+from millrace.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from millrace.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from millrace.wire.messages.fetch import FetchRequest
+from millrace.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from millrace.wire.messages.init_producer_id import InitProducerIdRequest
+from millrace.wire.messages.list_config_resources import ListConfigResourcesRequest
+from millrace.wire.messages.list_offsets import ListOffsetsRequest
+from millrace.wire.messages.metadata import MetadataRequest
+from millrace.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from millrace.wire.messages.produce import ProduceRequest
+
+HANDLERS = (
+    Handler(ProduceRequest, produce.handle, 3, 13),
+    Handler(FetchRequest, fetch.handle, 4, 18),
+    Handler(ListOffsetsRequest, list_offsets.handle, 1, 11),
+    Handler(MetadataRequest, metadata.handle, 0, 13),
+    Handler(ApiVersionsRequest, api_versions.handle, 0, 4),
+    Handler(CreateTopicsRequest, create_topics.handle, 2, 7),
+    Handler(DeleteTopicsRequest, delete_topics.handle, 1, 6),
+    Handler(DeleteRecordsRequest, delete_records.handle, 0, 2),
+    Handler(InitProducerIdRequest, init_producer_id.handle, 0, 5),
+    Handler(OffsetForLeaderEpochRequest, offset_for_leader_epoch.handle, 2, 4),
+    Handler(DescribeConfigsRequest, describe_configs.handle, 1, 4),
+    Handler(AlterConfigsRequest, alter_configs.handle, 0, 2),
+    Handler(DescribeLogDirsRequest, describe_log_dirs.handle, 1, 5),
+    Handler(CreatePartitionsRequest, create_partitions.handle, 0, 3),
+    Handler(IncrementalAlterConfigsRequest, incremental_alter_configs.handle, 0, 1),
+    Handler(DescribeClusterRequest, describe_cluster.handle, 0, 2),
+    Handler(ListConfigResourcesRequest, list_config_resources.handle, 0, 1),
+    Handler(DescribeTopicPartitionsRequest, describe_topic_partitions.handle, 0, 0),
+)
+"""Drives dispatch and ApiVersions; nothing else lists the APIs."""
+
+HANDLERS_BY_KEY = {handler.api_key: handler for handler in HANDLERS}
+
+
+def offered_versions() -> tuple[tuple[int, int, int], ...]:
+    """What ApiVersions tells: (api key, lowest, highest version), in the order of the keys."""
+    offered = []
+    for handler in sorted(HANDLERS, key=lambda handler: handler.api_key):
+        # Old librdkafka takes a broker without Produce v0 for one that cannot take compressed records.
+        lowest = 0 if handler.request is ProduceRequest else handler.lowest
+        offered.append((handler.api_key, lowest, handler.highest))
+    return tuple(offered)

@@ -1,0 +1,37 @@
+"""What a handler may touch: the domain, and the client it answers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from millrace.api.fetch_sessions import FetchSessions
+from millrace.clock import Clock
+from millrace.cluster.local import LocalCluster
+from millrace.config import BrokerConfig, Listener
+from millrace.replication.partitions import Partitions
+from millrace.txn.producer_ids import ProducerIds
+
+
+@dataclass(slots=True)
+class Context:
+    """One per connection; a connection has one request at a time, whose version and client id are here."""
+
+    config: BrokerConfig
+    cluster: LocalCluster
+    partitions: Partitions
+    producer_ids: ProducerIds
+    fetch_sessions: FetchSessions
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+
+    # The connection
+    listener: Listener
+    client_host: str = ""
+
+    # The request being handled
+    api_version: int = 0
+    client_id: str | None = None
+
+    # What this broker speaks, for ApiVersions: (api key, lowest, highest version)
+    api_versions: tuple[tuple[int, int, int], ...] = field(default=(), repr=False)

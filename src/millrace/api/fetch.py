@@ -1,0 +1,125 @@
+"""Fetch v4-18. v7: sessions. v9: leader epochs. v12: flexible, diverging epochs. v13: topic ids.
+
+Records go out as file slices, by sendfile. A fetch that finds less than `min_bytes` is parked without a
+coroutine: see replication/waiting.py.
+"""
+
+from __future__ import annotations
+
+from millrace.api.context import Context
+from millrace.api.fetch_sessions import Fetch, Target
+from millrace.errors import Error, KafkaError
+from millrace.net.deferred import Deferred
+from millrace.replication.partition import Partition
+from millrace.replication.waiting import ParkedFetch
+from millrace.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+TOPIC_IDS_FROM = 13
+READ_COMMITTED = 1
+NO_EPOCH = -1
+
+
+def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
+    fetch = ctx.fetch_sessions.begin(request, uses_topic_ids=ctx.api_version >= TOPIC_IDS_FROM)
+    reading = _Reading(ctx, request)
+    reading.read_all(fetch.targets)
+    missing_bytes = min(request.min_bytes, request.max_bytes) - reading.size
+    if missing_bytes <= 0 or request.max_wait_ms <= 0 or reading.urgent or not reading.partitions:
+        return fetch.response(reading.results)
+    return _park(ctx, request, fetch, reading.partitions, missing_bytes)
+
+
+def _park(
+    ctx: Context, request: FetchRequest, fetch: Fetch, partitions: list[Partition], missing_bytes: int
+) -> Deferred[FetchResponse]:
+    def answer() -> None:
+        reading = _Reading(ctx, request)
+        reading.read_all(fetch.targets)
+        response.resolve(fetch.response(reading.results))
+
+    parked = ParkedFetch(ctx.loop, partitions, missing_bytes, request.max_wait_ms, answer)
+    response: Deferred[FetchResponse] = Deferred(on_cancel=parked.cancel)
+    return response
+
+
+class _Reading:
+    """Reads what a request asks for, once, within its limits."""
+
+    __slots__ = ("_aborted", "_ctx", "_remaining_bytes", "partitions", "results", "size", "urgent")
+
+    def __init__(self, ctx: Context, request: FetchRequest) -> None:
+        self._ctx = ctx
+        self._remaining_bytes = min(request.max_bytes, ctx.config.fetch_max_bytes)
+        self._aborted: list[AbortedTransaction] | None = (
+            [] if request.isolation_level == READ_COMMITTED else None
+        )
+        self.results: list[tuple[Target, PartitionData]] = []
+        self.partitions: list[Partition] = []
+        self.size = 0
+        self.urgent = False
+        """Whether something must be told at once, however few bytes there are."""
+
+    def read_all(self, targets: list[Target]) -> None:
+        for target in targets:
+            try:
+                data = self._read(target)
+            except KafkaError as error:
+                self.urgent = True
+                data = PartitionData(
+                    partition_index=target.partition.partition,
+                    error_code=error.error,
+                    high_watermark=-1,
+                    aborted_transactions=self._aborted,
+                    records=b"",
+                )
+            self.results.append((target, data))
+
+    def _read(self, target: Target) -> PartitionData:
+        asked = target.partition
+        partition = self._find(target)
+        partition.check_leader_epoch(asked.current_leader_epoch)
+        data = PartitionData(
+            partition_index=asked.partition,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.log_start_offset,
+            aborted_transactions=self._aborted,
+            records=b"",
+        )
+        self.partitions.append(partition)
+        if asked.last_fetched_epoch != NO_EPOCH:
+            diverging = _diverging_epoch(partition, asked.last_fetched_epoch, asked.fetch_offset)
+            if diverging is not None:
+                self.urgent = True
+                data.diverging_epoch = diverging
+                return data
+        max_bytes = min(asked.partition_max_bytes, self._remaining_bytes)
+        # The first records always go out whole: a batch larger than every limit must not block its reader.
+        records = partition.read(asked.fetch_offset, max(max_bytes, 0), min_one_batch=self.size == 0)
+        if records is not None:
+            data.records = records
+            self.size += len(records)
+            self._remaining_bytes -= len(records)
+        return data
+
+    def _find(self, target: Target) -> Partition:
+        partitions = self._ctx.partitions
+        if self._ctx.api_version < TOPIC_IDS_FROM:
+            return partitions.get(target.topic, target.partition.partition)
+        return partitions.get(partitions.topic_name(target.topic_id), target.partition.partition)
+
+
+def _diverging_epoch(partition: Partition, last_fetched_epoch: int, fetch_offset: int) -> EpochEndOffset | None:
+    """Where the client's log parts from ours, if it does (KIP-595)."""
+    epoch, end_offset = partition.log.epoch_end_offset(last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        raise KafkaError(Error.OFFSET_OUT_OF_RANGE)
+    if epoch < last_fetched_epoch or end_offset < fetch_offset:
+        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return None

@@ -1,0 +1,246 @@
+"""The composition root: the only place that wires network, APIs, metadata and storage together."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import errno
+import functools
+import gc
+import ipaddress
+import logging
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from millrace.api import HANDLERS_BY_KEY, offered_versions
+from millrace.api.context import Context
+from millrace.api.dispatch import Dispatcher, Interceptor
+from millrace.api.fetch_sessions import FetchSessions
+from millrace.clock import Clock
+from millrace.cluster.local import LocalCluster
+from millrace.config import BrokerConfig, ConfigError, Listener
+from millrace.disk import Disk
+from millrace.net.connection import Connection, Dispatch
+from millrace.net.server import Server
+from millrace.replication.partitions import Partitions
+from millrace.replication.upkeep import Upkeep
+from millrace.storage.log_dir import LogDir
+from millrace.txn.producer_ids import ProducerIds
+
+logger = logging.getLogger(__name__)
+
+FETCH_SESSION_EVICTION_MS = 120_000
+# Fsync, file deletion: work that waits for the disk, never for the CPU.
+DISK_THREADS = 2
+
+
+class StartupError(Exception):
+    """The broker cannot start; the text says why and what to do."""
+
+
+class Broker:
+    """A whole broker on one event loop."""
+
+    def __init__(self, config: BrokerConfig, *, clock: Clock | None = None, disk: Disk | None = None) -> None:
+        self.config = config
+        self.interceptors: dict[int, Interceptor] = {}
+        self.startup_ms = 0
+        self._clock = clock or Clock()
+        self._disk = disk or Disk()
+        self._threads = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+        self._listeners: list[Listener] = []
+        self._warned_of: set[str] = set()
+        self._loop: asyncio.AbstractEventLoop
+        self._server: Server
+        self.partitions: Partitions
+        self.cluster: LocalCluster
+        self._producer_ids: ProducerIds
+        self._fetch_sessions: FetchSessions
+        self._upkeep: Upkeep
+
+    @property
+    def listeners(self) -> list[tuple[str, int]]:
+        """The addresses that clients are told."""
+        return [(listener.advertised_host, listener.advertised_port) for listener in self._listeners]
+
+    @property
+    def data_dirs(self) -> list[Path]:
+        return [Path(path) for path in self.config.log_dirs]
+
+    @property
+    def topics(self) -> int:
+        return len(self.cluster.topics)
+
+    # Starting and stopping
+
+    async def start(self) -> None:
+        """Take the data directories and the ports, open every log, and serve."""
+        began = time.perf_counter()
+        self._loop = asyncio.get_running_loop()
+        log_dirs = self._take_log_dirs()
+        try:
+            self._server = self._bind()
+            self._open(log_dirs)
+        except BaseException:
+            for log_dir in log_dirs:
+                log_dir.close()
+            raise
+        self._upkeep.start()
+        self._server.start()
+        self.startup_ms = round((time.perf_counter() - began) * 1000)
+        logger.info("ready with %d topics in %d ms", self.topics, self.startup_ms)
+
+    def _take_log_dirs(self) -> list[LogDir]:
+        taken: list[LogDir] = []
+        try:
+            for path in self.config.log_dirs:
+                taken.append(LogDir(Path(path), self._disk))
+        except OSError as error:
+            for log_dir in taken:
+                log_dir.close()
+            raise StartupError(_data_dir_trouble(path, error)) from error
+        return taken
+
+    def _bind(self) -> Server:
+        server = Server(
+            self._new_client,
+            loop=self._loop,
+            max_frame_bytes=self.config.socket_request_max_bytes,
+            max_bytes_in_flight=self.config.queued_max_request_bytes,
+            max_connections=self.config.max_connections,
+            max_idle_seconds=self.config.connections_max_idle_ms / 1000,
+        )
+        for listener in self.config.listeners:
+            try:
+                _, port = server.bind(listener.host, listener.port)
+            except OSError as error:
+                server.stop()
+                raise StartupError(_bind_trouble(listener, error)) from error
+            self._listeners.append(
+                dataclasses.replace(listener, port=port, advertised_port=listener.advertised_port or port)
+            )
+        return server
+
+    def _open(self, log_dirs: list[LogDir]) -> None:
+        self.partitions = Partitions(
+            log_dirs, clock=self._clock, disk=self._disk, run_later=self._run_in_thread
+        )
+        try:
+            self.cluster = LocalCluster(self.config, log_dirs[0], self.partitions, self._clock)
+            self._producer_ids = ProducerIds(log_dirs[0])
+        except (OSError, ConfigError) as error:
+            self._server.stop()
+            raise StartupError(str(error)) from error
+        self._fetch_sessions = FetchSessions(
+            self.config.max_incremental_fetch_session_cache_slots, FETCH_SESSION_EVICTION_MS, self._clock
+        )
+        self._upkeep = Upkeep(
+            self.partitions, log_dirs, self.config, clock=self._clock, run_in_thread=self._run_in_thread
+        )
+
+    async def stop(self) -> None:
+        """Stop serving, flush and close every log, and leave the mark of a clean stop."""
+        self._server.stop()
+        await self._upkeep.stop()
+        self.partitions.close()
+        self._threads.shutdown()
+
+    async def abandon(self) -> None:
+        """Let go of everything at once, as a killed process would."""
+        self._server.stop()
+        await self._upkeep.stop()
+        self.partitions.abandon()
+        self._threads.shutdown()
+
+    def _run_in_thread(self, work: Callable[[], object]) -> asyncio.Future[object]:
+        return self._loop.run_in_executor(self._threads, work)
+
+    # Clients
+
+    def _new_client(self, connection: Connection, host: str, listener_index: int) -> Dispatch:
+        listener = self._listeners[listener_index]
+        self._warn_if_misled(host, listener)
+        ctx = Context(
+            config=self.config,
+            cluster=self.cluster,
+            partitions=self.partitions,
+            producer_ids=self._producer_ids,
+            fetch_sessions=self._fetch_sessions,
+            clock=self._clock,
+            loop=self._loop,
+            listener=listener,
+            client_host=host,
+            api_versions=offered_versions_once(),
+        )
+        return Dispatcher(ctx, HANDLERS_BY_KEY, self.interceptors)
+
+    def _warn_if_misled(self, client_host: str, listener: Listener) -> None:
+        """A client from elsewhere that is told to connect to `localhost` would connect to itself."""
+        if listener.name in self._warned_of or not _is_loopback(listener.advertised_host):
+            return
+        if not _is_loopback(client_host):
+            self._warned_of.add(listener.name)
+            logger.warning(
+                "a client at %s came through listener %s, which sends clients to %s:%d: that is its own machine"
+                " to it; set advertised.listeners to an address it can reach",
+                client_host,
+                listener.name,
+                listener.advertised_host,
+                listener.advertised_port,
+            )
+
+
+offered_versions_once = functools.cache(offered_versions)
+
+
+def serve(config: BrokerConfig, *, on_ready: Callable[[Broker], None] | None = None) -> None:
+    """Run a broker in the foreground until SIGINT or SIGTERM."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(config, on_ready))
+
+
+async def _serve(config: BrokerConfig, on_ready: Callable[[Broker], None] | None) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signal_number, stopped.set)
+    broker = Broker(config)
+    await broker.start()
+    # What is alive now stays: the collector need not look at it again.
+    gc.freeze()
+    if on_ready is not None:
+        on_ready(broker)
+    await stopped.wait()
+    await broker.stop()
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def _bind_trouble(listener: Listener, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {listener.port} is in use; stop the other broker or pass --port"
+    if error.errno == errno.EACCES:
+        return f"port {listener.port} needs privileges; take one above 1023"
+    return f"cannot listen on {listener.host}:{listener.port}: {error.strerror or error}; check listeners"
+
+
+def _data_dir_trouble(path: str, error: OSError) -> str:
+    if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+        return f"cannot write to the data directory {path}: {error.strerror}; choose another (log.dirs)"
+    if error.errno == errno.ENOSPC:
+        return f"the disk of {path} is full; free some space or choose another directory (log.dirs)"
+    return f"cannot use the data directory {path}: {error}"

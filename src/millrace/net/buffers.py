@@ -1,0 +1,73 @@
+"""Memory for frames that arrive in pieces, bounded for the whole broker."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+SCRATCH_BYTES = 256 * 1024
+POOLED_BYTES = 1024 * 1024
+POOLED_BUFFERS = 8
+
+
+class FrameBuffers:
+    """Hands out buffers for partly received frames and takes them back.
+
+    Memory follows the bytes that really came, not what a frame claims to be. When `limit` is reached,
+    whoever needs more waits in line, unread, until others have finished; one buffer at a time may grow
+    beyond it, so that large frames that hold each other up always come to an end.
+    Owned by the broker loop; not thread-safe.
+    """
+
+    __slots__ = ("_free", "_overdraft", "_waiting", "bytes_in_use", "limit", "scratch")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.bytes_in_use = 0
+        # Whole frames are parsed here in place; one for all connections, since each is done when it returns.
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._free: list[bytearray] = []
+        self._overdraft: bytearray | None = None
+        self._waiting: deque[Callable[[], object]] = deque()
+
+    @property
+    def short(self) -> bool:
+        """Whether somebody waits for memory."""
+        return bool(self._waiting)
+
+    def take(self, size: int) -> bytearray | None:
+        """A buffer for a frame of `size` bytes (or for the start of a large one), if there is room."""
+        if self.bytes_in_use >= self.limit:
+            return None
+        capacity = POOLED_BYTES if size > SCRATCH_BYTES else size
+        self.bytes_in_use += capacity
+        if capacity == POOLED_BYTES and self._free:
+            return self._free.pop()
+        return bytearray(capacity)
+
+    def grow(self, buffer: bytearray, size: int) -> bytearray | None:
+        """A copy of a full `buffer`, twice as large but within the frame's `size`, if there is room."""
+        overdrawn = self.bytes_in_use >= self.limit
+        if overdrawn and self._overdraft is not None and self._overdraft is not buffer:
+            return None
+        capacity = min(2 * len(buffer), size)
+        larger = bytearray(capacity)
+        larger[: len(buffer)] = buffer
+        self.bytes_in_use += capacity
+        self.give(buffer)
+        if overdrawn:
+            self._overdraft = larger
+        return larger
+
+    def give(self, buffer: bytearray) -> None:
+        self.bytes_in_use -= len(buffer)
+        if self._overdraft is buffer:
+            self._overdraft = None
+        if len(buffer) == POOLED_BYTES and len(self._free) < POOLED_BUFFERS:
+            self._free.append(buffer)
+        while self._waiting and self.bytes_in_use < self.limit:
+            self._waiting.popleft()()
+
+    def wait(self, resume: Callable[[], object]) -> None:
+        """Call `resume` when there is room again, or may be."""
+        self._waiting.append(resume)

@@ -1,0 +1,376 @@
+"""One client's connection: frames in, handled one at a time in order, replies out.
+
+Reads and writes go straight to a non-blocking socket (event-loop transports cannot sendfile). A request
+whose reply is not there yet stops the reading of further ones, so that a slow or greedy client waits in
+its own socket buffer and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from io import FileIO
+from typing import Protocol, TypeAlias
+
+from millrace.net.buffers import FrameBuffers
+from millrace.net.deferred import Deferred
+
+logger = logging.getLogger(__name__)
+
+SIZE = struct.Struct(">i")
+# Sendfile calls per turn of the loop: one hungry consumer must not starve the others.
+SENDFILE_CALLS_PER_TURN = 4
+BUFFERS_PER_SEND = 64
+
+
+class FileRange(Protocol):
+    """A piece of a file, sent without passing through Python."""
+
+    @property
+    def file(self) -> FileIO: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+
+
+BYTES = (bytes, bytearray, memoryview)
+Bytes: TypeAlias = "bytes | bytearray | memoryview"
+Chunk: TypeAlias = "Bytes | FileRange"
+Reply: TypeAlias = "Sequence[Chunk] | None"
+"""What goes back for a request; None is no answer at all (Produce with acks=0)."""
+
+Dispatch: TypeAlias = "Callable[[memoryview], Reply | Deferred[Reply]]"
+"""Handles one frame. The frame's memory is the caller's again when it returns."""
+
+
+class CloseConnection(Exception):
+    """The client sent what cannot be answered; the text says what."""
+
+
+class Connection:
+    """Owned by the broker loop; not thread-safe."""
+
+    __slots__ = (
+        "_backlog",
+        "_blocked",
+        "_buffers",
+        "_dispatch",
+        "_fd",
+        "_filled",
+        "_frame_size",
+        "_loop",
+        "_max_frame_bytes",
+        "_on_close",
+        "_outgoing",
+        "_partial",
+        "_pending",
+        "_reading",
+        "_socket",
+        "closed",
+        "last_active",
+        "peer",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        peer: str,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        buffers: FrameBuffers,
+        max_frame_bytes: int,
+        on_close: Callable[[Connection], None],
+    ) -> None:
+        self._socket = sock
+        self._fd = sock.fileno()
+        self._loop = loop
+        self._buffers = buffers
+        self._max_frame_bytes = max_frame_bytes
+        self._on_close = on_close
+        self._dispatch: Dispatch
+        self.peer = peer
+        self.closed = False
+        self.last_active = loop.time()
+
+        # What has been received: a frame in the making, or bytes that came behind a request still pending.
+        self._partial: bytearray | None = None
+        self._filled = 0
+        self._frame_size = 0
+        self._backlog: bytes = b""
+        self._reading = False
+
+        # What is to be sent, and the one request whose reply is not there yet.
+        self._outgoing: deque[Chunk] = deque()
+        self._blocked = False
+        self._pending: Deferred[Reply] | None = None
+
+    def start(self, dispatch: Dispatch) -> None:
+        self._dispatch = dispatch
+        self._resume_reading()
+
+    @property
+    def stalled_frame(self) -> bool:
+        """Whether it holds memory for a frame of which the rest has not come."""
+        return self._partial is not None
+
+    @property
+    def busy(self) -> bool:
+        """Whether further requests must wait: for a reply, or for the client to take what it was sent."""
+        return self._pending is not None or self._blocked
+
+    # Receiving
+
+    def _resume_reading(self) -> None:
+        if not self._reading and not self.closed:
+            self._reading = True
+            self._loop.add_reader(self._fd, self._on_readable)
+
+    def _pause_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._fd)
+
+    def _on_readable(self) -> None:
+        if self.busy:
+            self._pause_reading()
+            return
+        try:
+            if self._partial is None:
+                self._receive_frames()
+            else:
+                self._receive_partial(self._partial)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close(f"{error.strerror or error}")
+            return
+        except CloseConnection as error:
+            self._refuse(error)
+            return
+        self.last_active = self._loop.time()
+        if self._outgoing and not self._blocked:
+            self._send()
+
+    def _receive_frames(self) -> None:
+        """Receive behind what is left from last time, which is less than a frame's size prefix."""
+        scratch, held = self._buffers.scratch, len(self._backlog)
+        if held:
+            scratch[:held] = self._backlog
+        received = self._receive_into(scratch[held:])
+        self._backlog = b""
+        self._take_frames(scratch[: held + received])
+
+    def _take_frames(self, data: memoryview) -> None:
+        """Handle every whole frame in `data` and keep the rest for later."""
+        position, end = 0, len(data)
+        while end - position >= 4:
+            if self._pending is not None:
+                break
+            size = self._checked_size(SIZE.unpack_from(data, position)[0])
+            if end - position - 4 < size:
+                self._begin_partial(size, data[position + 4 :])
+                return
+            self._handle(data[position + 4 : position + 4 + size])
+            position += 4 + size
+        if position < end:
+            self._backlog = bytes(data[position:])
+
+    def _checked_size(self, size: int) -> int:
+        if not 8 <= size <= self._max_frame_bytes:
+            raise CloseConnection(
+                f"a request of {size} bytes, where 8 to {self._max_frame_bytes} are allowed"
+                " (socket.request.max.bytes); is this a Kafka client?"
+            )
+        return int(size)
+
+    def _begin_partial(self, size: int, received: memoryview) -> None:
+        partial = self._buffers.take(size)
+        if partial is None:
+            self._backlog = SIZE.pack(size) + bytes(received)
+            self._wait_for_memory()
+            return
+        self._partial = partial
+        self._frame_size = size
+        self._filled = len(received)
+        partial[: self._filled] = received
+
+    def _wait_for_memory(self) -> None:
+        """The broker holds as many bytes of unfinished frames as it may: this sender waits its turn."""
+        room: Deferred[Reply] = Deferred()
+        room.then(self._finish)
+        self._pending = room
+        self._buffers.wait(lambda: self._loop.call_soon(room.resolve, None))
+
+    def _receive_partial(self, partial: bytearray) -> None:
+        if self._filled == len(partial):
+            larger = self._buffers.grow(partial, self._frame_size)
+            if larger is None:
+                self._wait_for_memory()
+                return
+            self._partial = partial = larger
+        with memoryview(partial) as view:
+            self._filled += self._receive_into(view[self._filled : self._frame_size])
+        if self._filled == self._frame_size:
+            self._handle_partial(partial)
+
+    def _receive_into(self, view: memoryview) -> int:
+        received = self._socket.recv_into(view)
+        if not received:
+            raise ConnectionResetError("closed by the client")
+        return received
+
+    def _handle_partial(self, partial: bytearray) -> None:
+        self._partial = None
+        try:
+            self._handle(memoryview(partial)[: self._frame_size])
+        finally:
+            self._buffers.give(partial)
+
+    def _release_partial(self) -> None:
+        if self._partial is not None:
+            self._buffers.give(self._partial)
+            self._partial = None
+
+    # Handling
+
+    def _handle(self, frame: memoryview) -> None:
+        reply = self._dispatch(frame)
+        if isinstance(reply, Deferred):
+            self._pending = reply
+            reply.then(self._finish)
+        elif reply is not None:
+            self._outgoing.extend(reply)
+
+    def _finish(self, reply: Reply) -> None:
+        """The pending request has its reply: send it, and go on with what came behind it."""
+        self._pending = None
+        if self.closed:
+            return
+        if reply is not None:
+            self._outgoing.extend(reply)
+        if self._outgoing and not self._blocked:
+            self._send()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self.closed or self.busy:
+            return
+        if self._backlog:
+            backlog, self._backlog = self._backlog, b""
+            try:
+                self._take_frames(memoryview(backlog))
+            except CloseConnection as error:
+                self._refuse(error)
+                return
+            if self._outgoing and not self._blocked:
+                self._send()
+        self._resume_reading()
+
+    # Sending
+
+    def _send(self) -> None:
+        """Send as much as the socket takes; wait for it to take more where something is left."""
+        turns = SENDFILE_CALLS_PER_TURN
+        try:
+            while self._outgoing and turns:
+                first = self._outgoing[0]
+                if isinstance(first, BYTES):
+                    self._send_bytes(first)
+                else:
+                    self._send_file(first)
+                    turns -= 1
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self.close(f"{error.strerror or error}")
+            return
+        if self._outgoing and not self._blocked:
+            self._blocked = True
+            self._loop.add_writer(self._fd, self._on_writable)
+
+    def _on_writable(self) -> None:
+        self.last_active = self._loop.time()
+        self._send()
+        if not self._outgoing and not self.closed:
+            self._blocked = False
+            self._loop.remove_writer(self._fd)
+            self._go_on()
+
+    def _send_bytes(self, first: Bytes) -> None:
+        outgoing = self._outgoing
+        if len(outgoing) == 1:
+            sent = self._socket.send(first)
+            if sent == len(first):
+                outgoing.clear()
+                return
+        else:
+            buffers: list[Bytes] = []
+            for chunk in outgoing:
+                if not isinstance(chunk, BYTES) or len(buffers) == BUFFERS_PER_SEND:
+                    break
+                buffers.append(chunk)
+            # More follows at once: let the kernel fill whole packets.
+            flags = socket.MSG_MORE if len(buffers) < len(outgoing) else 0
+            sent = self._socket.sendmsg(buffers, (), flags)
+        self._drop_sent(sent)
+
+    def _drop_sent(self, sent: int) -> None:
+        outgoing = self._outgoing
+        while sent:
+            chunk = outgoing[0]
+            assert isinstance(chunk, BYTES)
+            if sent < len(chunk):
+                outgoing[0] = memoryview(chunk)[sent:]
+                return
+            sent -= len(chunk)
+            outgoing.popleft()
+
+    def _send_file(self, piece: FileRange) -> None:
+        sent = os.sendfile(self._fd, piece.file.fileno(), piece.position, piece.length)
+        if sent == piece.length:
+            self._outgoing.popleft()
+        elif sent == 0:
+            raise OSError("a segment became shorter while it was being sent")
+        else:
+            self._outgoing[0] = _Rest(piece.file, piece.position + sent, piece.length - sent)
+
+    # Closing
+
+    def _refuse(self, error: CloseConnection) -> None:
+        """Close on what cannot be answered, after the replies to what came before it."""
+        logger.warning("closing the connection of %s: %s", self.peer, error)
+        if self._outgoing and not self._blocked:
+            self._send()
+        self.close(str(error))
+
+    def close(self, reason: str) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        logger.debug("connection of %s closed: %s", self.peer, reason)
+        self._pause_reading()
+        if self._blocked:
+            self._loop.remove_writer(self._fd)
+        if self._pending is not None:
+            self._pending.cancel()
+        self._release_partial()
+        self._outgoing.clear()
+        self._socket.close()
+        self._on_close(self)
+
+
+class _Rest:
+    """What is left of a file range when the socket took only a part."""
+
+    __slots__ = ("file", "length", "position")
+
+    def __init__(self, file: FileIO, position: int, length: int) -> None:
+        self.file = file
+        self.position = position
+        self.length = length

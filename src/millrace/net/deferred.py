@@ -1,0 +1,44 @@
+"""A value that comes later, without the cost of a task: what a parked request hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class Deferred(Generic[T]):
+    """Resolved at most once, on the loop; whoever waits for it may cancel it first."""
+
+    __slots__ = ("_callback", "_on_cancel", "_value", "cancelled", "resolved")
+
+    def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
+        self._callback: Callable[[T], None] | None = None
+        self._on_cancel = on_cancel
+        self._value: T | None = None
+        self.resolved = False
+        self.cancelled = False
+
+    def then(self, callback: Callable[[T], None]) -> None:
+        """Call `callback` with the value, at once if it is there already."""
+        if self.resolved:
+            callback(cast("T", self._value))
+        else:
+            self._callback = callback
+
+    def resolve(self, value: T) -> None:
+        if self.cancelled or self.resolved:
+            return
+        self.resolved = True
+        self._value = value
+        if self._callback is not None:
+            self._callback(value)
+
+    def cancel(self) -> None:
+        """Nobody wants the value any more: the connection is gone."""
+        if self.resolved or self.cancelled:
+            return
+        self.cancelled = True
+        if self._on_cancel is not None:
+            self._on_cancel()

@@ -1,0 +1,145 @@
+"""Listeners: accept clients, keep count of them, close the idle ones."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+
+from millrace.net.buffers import FrameBuffers
+from millrace.net.connection import Connection, Dispatch
+
+logger = logging.getLogger(__name__)
+
+ACCEPTS_PER_TURN = 64
+BACKLOG = 1024
+# How long accepting rests when the process has no file descriptor left for one more client.
+ACCEPT_PAUSE_SECONDS = 1.0
+SWEEP_SECONDS = 1.0
+# Once others wait for memory, a half-sent frame may pause no longer than this.
+MAX_STALL_SECONDS = 5.0
+
+NewClient = Callable[[Connection, str, int], Dispatch]
+"""Given the connection, the client's host and the index of its listener: what handles its frames."""
+
+
+class Server:
+    """Owned by the broker loop; not thread-safe."""
+
+    def __init__(
+        self,
+        new_client: NewClient,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        max_frame_bytes: int,
+        max_bytes_in_flight: int,
+        max_connections: int,
+        max_idle_seconds: float,
+    ) -> None:
+        self._new_client = new_client
+        self._loop = loop
+        self._max_frame_bytes = max_frame_bytes
+        self._max_connections = max_connections
+        self._max_idle_seconds = max_idle_seconds
+        self._buffers = FrameBuffers(max_bytes_in_flight)
+        self._listening: list[socket.socket] = []
+        self._sweep: asyncio.TimerHandle | None = None
+        self.connections: set[Connection] = set()
+
+    def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Take an address without accepting yet; port 0 picks a free one. Returns what was bound."""
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6 and not host:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            sock.bind(address)
+            sock.listen(BACKLOG)
+            sock.setblocking(False)
+        except OSError:
+            sock.close()
+            raise
+        self._listening.append(sock)
+        bound = sock.getsockname()
+        return str(bound[0]), int(bound[1])
+
+    def start(self) -> None:
+        """Serve every bound address."""
+        for index, sock in enumerate(self._listening):
+            self._loop.add_reader(sock.fileno(), self._accept, sock, index)
+        self._close_idle()
+
+    def _accept(self, listening: socket.socket, index: int) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                sock, address = listening.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._pause_accepting(listening, index, error)
+                return
+            self._welcome(sock, address, index)
+
+    def _pause_accepting(self, listening: socket.socket, index: int, error: OSError) -> None:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            logger.error(
+                "too many open files: %d connections are served, new ones wait; raise the limit (ulimit -n)",
+                len(self.connections),
+            )
+        else:
+            logger.error("cannot accept a connection: %s", error)
+        self._loop.remove_reader(listening.fileno())
+        self._loop.call_later(ACCEPT_PAUSE_SECONDS, self._resume_accepting, listening, index)
+
+    def _resume_accepting(self, listening: socket.socket, index: int) -> None:
+        if listening.fileno() >= 0:
+            self._loop.add_reader(listening.fileno(), self._accept, listening, index)
+
+    def _welcome(self, sock: socket.socket, address: tuple[str, int], index: int) -> None:
+        if len(self.connections) >= self._max_connections:
+            logger.warning(
+                "refusing %s: %d connections are open (max.connections)", address[0], self._max_connections
+            )
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = Connection(
+            sock,
+            f"{address[0]}:{address[1]}",
+            loop=self._loop,
+            buffers=self._buffers,
+            max_frame_bytes=self._max_frame_bytes,
+            on_close=self.connections.discard,
+        )
+        self.connections.add(connection)
+        connection.start(self._new_client(connection, address[0], index))
+
+    def _close_idle(self) -> None:
+        now = self._loop.time()
+        for connection in list(self.connections):
+            idle_seconds = now - connection.last_active
+            if 0 < self._max_idle_seconds < idle_seconds:
+                connection.close("idle for longer than connections.max.idle.ms")
+            elif idle_seconds > MAX_STALL_SECONDS and connection.stalled_frame and self._buffers.short:
+                logger.warning(
+                    "closing the connection of %s: it stalls in a request while memory is short",
+                    connection.peer,
+                )
+                connection.close("stalled")
+        self._sweep = self._loop.call_later(SWEEP_SECONDS, self._close_idle)
+
+    def stop(self) -> None:
+        """Stop accepting and close every connection."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for sock in self._listening:
+            self._loop.remove_reader(sock.fileno())
+            sock.close()
+        for connection in list(self.connections):
+            connection.close("the broker stops")

@@ -1,0 +1,61 @@
+"""A partition as its clients see it: one log, led by this broker."""
+
+from __future__ import annotations
+
+from millrace.errors import Error, KafkaError
+from millrace.replication.waiting import ParkedFetch
+from millrace.storage.log import Appended, FileSlice, Log
+
+UNKNOWN_LEADER_EPOCH = -1
+
+
+class Partition:
+    """Owned by the broker loop; not thread-safe."""
+
+    __slots__ = ("index", "leader_epoch", "log", "parked", "topic", "topic_id")
+
+    def __init__(self, topic: str, topic_id: bytes, index: int, log: Log) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.leader_epoch = 0
+        self.parked: set[ParkedFetch] = set()
+
+    def __repr__(self) -> str:
+        return f"Partition({self.topic}-{self.index})"
+
+    @property
+    def high_watermark(self) -> int:
+        """Where consumers may read to: with one replica, the end of the log."""
+        return self.log.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where `read_committed` consumers may read to: no transaction is ever open here."""
+        return self.log.log_end_offset
+
+    def append(self, records: memoryview) -> Appended:
+        appended = self.log.append(records, self.leader_epoch)
+        if self.parked and not appended.duplicate:
+            self.wake(len(records))
+        return appended
+
+    def read(self, offset: int, max_bytes: int, *, min_one_batch: bool) -> FileSlice | None:
+        return self.log.read(offset, max_bytes, min_one_batch=min_one_batch)
+
+    def wake(self, appended_bytes: int | None = None) -> None:
+        """Tell parked fetches of new bytes; without a number they answer at once, whatever there is."""
+        for fetch in tuple(self.parked):
+            if appended_bytes is None:
+                fetch.wake()
+            else:
+                fetch.appended(appended_bytes)
+
+    def check_leader_epoch(self, epoch: int) -> None:
+        """A client that names the leader epoch it knows must know the current one."""
+        if epoch in (UNKNOWN_LEADER_EPOCH, self.leader_epoch):
+            return
+        if epoch < self.leader_epoch:
+            raise KafkaError(Error.FENCED_LEADER_EPOCH)
+        raise KafkaError(Error.UNKNOWN_LEADER_EPOCH)

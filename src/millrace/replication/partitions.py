@@ -1,0 +1,156 @@
+"""Every partition this broker hosts, by topic and index."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from millrace.clock import Clock
+from millrace.config import LogConfig
+from millrace.disk import Disk
+from millrace.errors import Error, KafkaError
+from millrace.replication.partition import Partition
+from millrace.storage.log import Log
+from millrace.storage.log_dir import LogDir
+
+logger = logging.getLogger(__name__)
+
+RunLater = Callable[[Callable[[], object]], object]
+"""Runs slow file work off the loop."""
+
+
+class Partitions:
+    """Owned by the broker loop; not thread-safe."""
+
+    def __init__(self, log_dirs: list[LogDir], *, clock: Clock, disk: Disk, run_later: RunLater) -> None:
+        self._log_dirs = log_dirs
+        self._clock = clock
+        self._disk = disk
+        self._run_later = run_later
+        self._by_topic: dict[str, dict[int, Partition]] = {}
+        self._names: dict[bytes, str] = {}
+        self._homes: dict[tuple[str, int], LogDir] = {}
+        self._offline: dict[tuple[str, int], str] = {}
+        for log_dir in log_dirs:
+            for name, index in log_dir.partitions():
+                self._homes[name, index] = log_dir
+
+    # Looking up
+
+    def get(self, topic: str, index: int) -> Partition:
+        try:
+            return self._by_topic[topic][index]
+        except KeyError:
+            raise self._missing(topic, index) from None
+
+    def _missing(self, topic: str, index: int) -> KafkaError:
+        reason = self._offline.get((topic, index))
+        if reason is None:
+            return KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+        return KafkaError(Error.KAFKA_STORAGE_ERROR, reason)
+
+    def topic_name(self, topic_id: bytes) -> str:
+        name = self._names.get(topic_id)
+        if name is None:
+            raise KafkaError(Error.UNKNOWN_TOPIC_ID)
+        return name
+
+    def of_topic(self, topic: str) -> list[Partition]:
+        return list(self._by_topic.get(topic, {}).values())
+
+    def in_dir(self, log_dir: LogDir) -> list[Partition]:
+        return [partition for partition in self if self._homes[partition.topic, partition.index] is log_dir]
+
+    def offline_reason(self, topic: str, index: int) -> str | None:
+        """Why a partition's log could not be opened, if so."""
+        return self._offline.get((topic, index))
+
+    def __iter__(self) -> Iterator[Partition]:
+        for of_topic in self._by_topic.values():
+            yield from of_topic.values()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_topic.values()))
+
+    # Creating and deleting
+
+    def create(self, topic: str, topic_id: bytes, index: int, config: LogConfig) -> Partition | None:
+        """Open the partition's log, new or as it was left; None when it cannot be opened.
+
+        A log that cannot be opened takes only itself out of service, with its reason.
+        """
+        self._names[topic_id] = topic
+        key = (topic, index)
+        home = self._homes.setdefault(key, self._emptiest_dir())
+        try:
+            log = self._open(home, topic, index, config)
+            home.write_partition_metadata(topic, index, topic_id)
+        except OSError as error:
+            reason = f"the log of {topic}-{index} in {home.path} cannot be opened: {error}"
+            logger.error("%s; the other partitions are served", reason)
+            self._offline[key] = reason
+            return None
+        partition = Partition(topic, topic_id, index, log)
+        self._by_topic.setdefault(topic, {})[index] = partition
+        return partition
+
+    def _emptiest_dir(self) -> LogDir:
+        homes = list(self._homes.values())
+        return min(self._log_dirs, key=homes.count)
+
+    def _open(self, home: LogDir, topic: str, index: int, config: LogConfig) -> Log:
+        return Log.open(
+            home.partition_path(topic, index),
+            config,
+            clock=self._clock,
+            disk=self._disk,
+            recovery_point=home.recovery_point(topic, index),
+            log_start_offset=home.log_start_offset(topic, index),
+            clean=home.clean_shutdown,
+        )
+
+    def delete(self, topic: str) -> None:
+        """Forget the topic at once; its files go in the background."""
+        for partition in self._by_topic.pop(topic, {}).values():
+            self._names.pop(partition.topic_id, None)
+            self._homes.pop((topic, partition.index), None)
+            self._run_later(partition.log.delete())
+            partition.wake()
+        for key in [key for key in self._offline if key[0] == topic]:
+            del self._offline[key]
+
+    def reconfigure(self, topic: str, config: LogConfig) -> None:
+        for partition in self.of_topic(topic):
+            partition.log.config = config
+
+    # Stopping
+
+    def close(self) -> None:
+        """Flush and close every log, and mark the stop as clean."""
+        self.checkpoint()
+        failed = False
+        for partition in self:
+            try:
+                partition.log.close()
+            except OSError as error:
+                failed = True
+                logger.error("cannot close the log of %s-%d: %s", partition.topic, partition.index, error)
+        self.checkpoint()
+        for log_dir in self._log_dirs:
+            if not failed:
+                log_dir.mark_clean_shutdown()
+            log_dir.close()
+
+    def abandon(self) -> None:
+        """Let go of every file as a killed process would."""
+        for partition in self:
+            partition.log.abandon()
+        for log_dir in self._log_dirs:
+            log_dir.close()
+
+    def checkpoint(self) -> None:
+        """Write down how far each log is known to be on disk, and where it starts."""
+        for log_dir in self._log_dirs:
+            hosted = self.in_dir(log_dir)
+            log_dir.write_recovery_points({(p.topic, p.index): p.log.recovery_point for p in hosted})
+            log_dir.write_log_start_offsets({(p.topic, p.index): p.log.log_start_offset for p in hosted})
