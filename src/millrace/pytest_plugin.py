@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-# Imported by pytest in every project that has millrace installed: the broker comes only when asked for.
+# Pytest imports this in every project that has millrace installed, and it lies outside millrace.testing for
+# that reason: the broker comes only when asked for.
 if TYPE_CHECKING:
     from millrace.testing.broker import Broker
 

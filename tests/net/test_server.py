@@ -1,0 +1,299 @@
+"""The network layer by itself: frames in, replies out, whatever the client does."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import io
+import logging
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from millrace.net.buffers import POOLED_BYTES, SCRATCH_BYTES
+from millrace.net.connection import CloseConnection, Dispatch, Reply
+from millrace.net.deferred import Deferred
+from millrace.net.server import Server
+from millrace.storage.file_slice import FileSlice
+
+MAX_FRAME = 8 * 1024 * 1024
+
+
+def frame(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+def echo(request: memoryview) -> Reply:
+    return [frame(bytes(request))]
+
+
+@asynccontextmanager
+async def serving(dispatch: Dispatch, **limits: float) -> AsyncIterator[tuple[Server, int]]:
+    options: dict[str, float] = {
+        "max_frame_bytes": MAX_FRAME,
+        "max_bytes_in_flight": 64 * 1024 * 1024,
+        "max_connections": 1000,
+        "max_idle_seconds": 600.0,
+    }
+    server = Server(
+        lambda connection, host, index: dispatch,
+        loop=asyncio.get_running_loop(),
+        **(options | limits),  # type: ignore[arg-type]
+    )
+    _, port = server.bind("127.0.0.1", 0)
+    server.start()
+    try:
+        yield server, port
+    finally:
+        server.stop()
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    return await reader.readexactly(size)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def test_frames_are_answered_however_they_are_cut() -> None:
+    payloads = [bytes([65 + n]) * (8 + n) for n in range(5)]
+    stream = b"".join(map(frame, payloads))
+    async with serving(echo) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for position in range(len(stream)):
+            writer.write(stream[position : position + 1])
+            await writer.drain()
+        assert [await read_frame(reader) for _ in payloads] == payloads
+        writer.write(stream)
+        assert [await read_frame(reader) for _ in payloads] == payloads
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "size", [SCRATCH_BYTES - 4, SCRATCH_BYTES, SCRATCH_BYTES + 1, POOLED_BYTES, POOLED_BYTES + 1, MAX_FRAME]
+)
+async def test_large_frames_arrive_whole(size: int) -> None:
+    payload = bytes(range(256)) * (size // 256) + b"z" * (size % 256)
+    async with serving(echo) as (server, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
+        writer.write(b"".join([frame(b"little one"), frame(payload), frame(b"little two")]))
+        assert await read_frame(reader) == b"little one"
+        assert await read_frame(reader) == payload
+        assert await read_frame(reader) == b"little two"
+        assert server._buffers.bytes_in_use == 0
+        writer.close()
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 0, 7, MAX_FRAME + 1, 2**31 - 1])
+async def test_absurd_sizes_close_only_that_connection(size: int, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(echo) as (server, port):
+        good_reader, good_writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(frame(b"answered") + struct.pack(">i", size) + b"x" * 100)
+        assert await read_frame(reader) == b"answered"
+        assert await reader.read() == b""
+        assert "socket.request.max.bytes" in caplog.text
+        good_writer.write(frame(b"still here"))
+        assert await read_frame(good_reader) == b"still here"
+        assert len(server.connections) == 1
+        writer.close()
+        good_writer.close()
+
+
+async def test_replies_keep_the_order_of_requests_when_one_must_wait() -> None:
+    first: Deferred[Reply] = Deferred()
+    seen: list[bytes] = []
+
+    def dispatch(request: memoryview) -> Reply | Deferred[Reply]:
+        seen.append(bytes(request))
+        return first if len(seen) == 1 else echo(request)
+
+    async with serving(dispatch) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(frame(b"waits...") + frame(b"comes 2nd") + frame(b"comes 3rd")[:-2])
+        await until(lambda: bool(seen))
+        writer.write(b"rd" + frame(b"comes 4th"))
+        await asyncio.sleep(0.02)
+        assert seen == [b"waits..."], "a later request was handled before the first was answered"
+        first.resolve([frame(b"at last")])
+        answers = [await read_frame(reader) for _ in range(4)]
+        assert answers == [b"at last", b"comes 2nd", b"comes 3rd", b"comes 4th"]
+        writer.close()
+
+
+async def test_a_client_that_leaves_cancels_what_waits_for_it() -> None:
+    cancelled = asyncio.Event()
+
+    def dispatch(request: memoryview) -> Deferred[Reply]:
+        return Deferred(on_cancel=cancelled.set)
+
+    async with serving(dispatch) as (server, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(frame(b"long poll"))
+        await until(lambda: any(connection.busy for connection in server.connections))
+        writer.transport.abort()
+        server.connections.copy().pop().close("test")
+        await asyncio.wait_for(cancelled.wait(), 5)
+
+
+async def test_a_request_that_cannot_be_answered_closes_after_earlier_answers() -> None:
+    def dispatch(request: memoryview) -> Reply:
+        if bytes(request) == b"nonsense":
+            raise CloseConnection("nonsense")
+        return echo(request)
+
+    async with serving(dispatch) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(frame(b"sensible") + frame(b"nonsense") + frame(b"never seen"))
+        assert await read_frame(reader) == b"sensible"
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_files_are_sent_whole_to_a_slow_reader(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 40_000
+    path = tmp_path / "segment.log"
+    path.write_bytes(content)
+
+    def dispatch(request: memoryview) -> Reply:
+        piece = FileSlice(io.FileIO(path), 100, len(content) - 100)
+        header = struct.pack(">i", 5 + len(piece) + 4) + b"first"
+        return [header, piece, b"last"]
+
+    async with serving(dispatch) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=4096)
+        writer.write(frame(b"fetch me") * 2)
+        for _ in range(2):
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            received = bytearray()
+            while len(received) < size:
+                received += await reader.read(min(3000, size - len(received)))
+            assert bytes(received) == b"first" + content[100:] + b"last"
+        writer.close()
+
+
+async def test_a_reader_that_does_not_read_is_not_served_further() -> None:
+    handled = 0
+
+    def dispatch(request: memoryview) -> Reply:
+        nonlocal handled
+        handled += 1
+        return [frame(b"x" * 1_000_000)]
+
+    async with serving(dispatch) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        for _ in range(200):
+            writer.write(frame(b"give me more"))
+            await asyncio.sleep(0.0005)
+        assert handled < 100, "answers pile up in memory for a client that does not take them"
+        writer.transport.abort()
+
+
+async def test_memory_for_unfinished_frames_is_bounded_and_everyone_gets_through() -> None:
+    limit = 4 * POOLED_BYTES
+    peak = 0
+
+    def dispatch(request: memoryview) -> Reply:
+        return [frame(b"done")]
+
+    async with serving(dispatch, max_bytes_in_flight=limit) as (server, port):
+        payload = frame(b"x" * (3 * POOLED_BYTES))
+        clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(12)]
+        for _, writer in clients:
+            writer.write(payload[: 2 * POOLED_BYTES])
+        await until(lambda: server._buffers.short)
+        for _, writer in clients:
+            writer.write(payload[2 * POOLED_BYTES :])
+
+        async def watch() -> None:
+            nonlocal peak
+            while True:
+                peak = max(peak, server._buffers.bytes_in_use)
+                await asyncio.sleep(0)
+
+        watcher = asyncio.create_task(watch())
+        async with asyncio.timeout(30):
+            for reader, writer in clients:
+                assert await read_frame(reader) == b"done"
+                writer.close()
+        watcher.cancel()
+        # One frame may go over the limit, with its old and new buffer while it grows.
+        assert peak <= limit + 2 * len(payload)
+        assert server._buffers.bytes_in_use == 0
+
+
+async def test_a_claimed_size_costs_no_memory_until_the_bytes_come() -> None:
+    async with serving(echo) as (server, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(struct.pack(">i", MAX_FRAME) + b"just a few bytes")
+        await until(lambda: server._buffers.bytes_in_use > 0)
+        assert server._buffers.bytes_in_use <= POOLED_BYTES
+        writer.close()
+        await until(lambda: server._buffers.bytes_in_use == 0)
+
+
+async def test_more_connections_than_allowed_are_refused() -> None:
+    async with serving(echo, max_connections=2) as (server, port):
+        clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        assert await clients[2][0].read() == b""
+        assert len(server.connections) == 2
+        clients[0][1].write(frame(b"still served"))
+        assert await read_frame(clients[0][0]) == b"still served"
+        for _, writer in clients:
+            writer.close()
+
+
+async def test_idle_connections_are_closed_and_busy_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millrace.net.server.SWEEP_SECONDS", 0.02)
+    async with serving(echo, max_idle_seconds=0.25) as (_, port):
+        idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        closed = asyncio.create_task(idle_reader.read())
+        while not closed.done():
+            writer.write(frame(b"busy busy"))
+            assert await read_frame(reader) == b"busy busy"
+            await asyncio.sleep(0.01)
+        assert closed.result() == b""
+        writer.close()
+        idle_writer.close()
+
+
+async def test_running_out_of_files_pauses_accepting_and_serves_the_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("millrace.net.server.ACCEPT_PAUSE_SECONDS", 0.05)
+    async with serving(echo) as (server, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await until(lambda: len(server.connections) == 1)
+        listening = server._listening[0]
+        failures = [OSError(errno.EMFILE, "Too many open files")]
+
+        class Exhausted:
+            def accept(self) -> object:
+                if failures:
+                    raise failures.pop()
+                return listening.accept()
+
+            def fileno(self) -> int:
+                return listening.fileno()
+
+        asyncio.get_running_loop().remove_reader(listening.fileno())
+        asyncio.get_running_loop().add_reader(listening.fileno(), server._accept, Exhausted(), 0)
+        late_reader, late_writer = await asyncio.open_connection("127.0.0.1", port)
+        await until(lambda: not failures)
+        writer.write(frame(b"still served"))
+        assert await read_frame(reader) == b"still served"
+        late_writer.write(frame(b"my turn now"))
+        assert await asyncio.wait_for(read_frame(late_reader), 5) == b"my turn now"
+        assert "ulimit -n" in caplog.text
+        assert caplog.records[-1].levelno == logging.ERROR
+        writer.close()
+        late_writer.close()
