@@ -50,6 +50,8 @@ class _Decoder(Source):
     def compile(self) -> Callable[..., Any]:
         name = f"{self.message.__name__} v{self.version}"
         with self.block("def decode(buffer, position):"):
+            with self.block("if type(buffer) is not memoryview:"):
+                self.line("buffer = memoryview(buffer)")
             self.line("limit = len(buffer)")
             with self.block("try:"):
                 decoded = self._struct(self.message)
@@ -148,11 +150,11 @@ class _Decoder(Source):
             self.line(f'raise ValueError("{target.rpartition(".")[2]} is cut short")')
         match type:
             case String():
-                self.line(f'{target} = str(buffer[position:{end}], "utf-8")')
+                self.line(f"{target} = buffer[position:{end}].tobytes().decode()")
             case Bytes():
-                self.line(f"{target} = bytes(buffer[position:{end}])")
+                self.line(f"{target} = buffer[position:{end}].tobytes()")
             case RecordsType():
-                self.line(f"{target} = memoryview(buffer)[position:{end}]")
+                self.line(f"{target} = buffer[position:{end}]")
         self.line(f"position = {end}")
 
     def _array(self, element: Type, count: str, target: str) -> None:

@@ -16,6 +16,8 @@ _SIZE = Layout(">i")
 _SIZE_AND_CORRELATION_ID = Layout(">ii")
 _REQUEST_START = Layout(">hhih")
 
+_requests = Request.by_key
+
 
 class RequestHeader(NamedTuple):
     """Who asks for what, and how the answer is to be marked."""
@@ -41,8 +43,9 @@ def read_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
                 raise ValueError("client id is cut short")
             client_id = str(frame[position:end], "utf-8")
             position = end
-        if _is_flexible(api_key, api_version):
-            position = skip_tags(frame, position)
+        request = _requests.get(api_key)
+        if request is not None and api_version >= request.flexible_from:
+            position = skip_tags(frame, position) if frame[position] else position + 1
     except (LayoutError, IndexError, ValueError) as reason:
         raise MalformedMessage(f"request header: {reason}") from None
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
@@ -89,8 +92,3 @@ def read_response(response: type[R], api_version: int, frame: Buffer) -> tuple[i
         raise MalformedMessage(f"response header: {reason}") from None
     body, _ = decode(response, api_version, frame, position)
     return correlation_id, body
-
-
-def _is_flexible(api_key: int, api_version: int) -> bool:
-    request = Request.by_key.get(api_key)
-    return request is not None and api_version >= request.flexible_from

@@ -7,6 +7,11 @@ _MAX_BITS = 35
 
 def uvarint(value: int) -> bytes:
     """The bytes of an unsigned varint."""
+    # The sizes of most records, spared the loop.
+    if 0x7F < value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if 0x3FFF < value < 0x200000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
