@@ -219,6 +219,8 @@ class Struct(metaclass=Declaration):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in type(self).wire_fields)
 
+    __hash__ = None  # type: ignore[assignment]
+
 
 class Message(Struct):
     """A struct that stands alone and therefore has versions of its own."""
