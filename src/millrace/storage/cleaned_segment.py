@@ -1,0 +1,72 @@
+"""The `.cleaned` files of a segment being rewritten: log, offset index and time index."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from millrace.disk import Disk
+from millrace.storage.indexes import OffsetIndex, TimeIndex
+from millrace.wire.records import NO_TIMESTAMP, BatchHeader
+
+CLEANED_SUFFIX = ".cleaned"
+_WRITE_BYTES = 1 << 20
+
+
+class CleanedSegment:
+    """A segment in the making, invisible to the log until it is swapped in."""
+
+    def __init__(self, directory: Path, base_offset: int, index_interval_bytes: int) -> None:
+        self.size = 0
+        self._index_interval_bytes = index_interval_bytes
+        self._bytes_since_entry = 0
+        self._max_timestamp = NO_TIMESTAMP
+        self._offset_of_max_timestamp = base_offset
+        disk = Disk()
+        self._log_path, index_path, time_index_path = (
+            directory / f"{base_offset:020d}{kind}{CLEANED_SUFFIX}"
+            for kind in (".log", ".index", ".timeindex")
+        )
+        self._index = OffsetIndex(index_path, base_offset, disk, 0)
+        self._time_index = TimeIndex(time_index_path, base_offset, disk, 0)
+        self._log = self._log_path.open("xb", buffering=_WRITE_BYTES)
+
+    def append(self, header: BatchHeader, batch: bytes) -> None:
+        """Add a batch, and an index entry where one is due."""
+        if header.max_timestamp > self._max_timestamp:
+            self._max_timestamp = header.max_timestamp
+            self._offset_of_max_timestamp = header.last_offset
+        if self._bytes_since_entry > self._index_interval_bytes:
+            self._index.append(header.last_offset, self.size)
+            self._time_index.append_if_later(self._max_timestamp, self._offset_of_max_timestamp)
+            self._bytes_since_entry = 0
+        self._log.write(batch)
+        self.size += len(batch)
+        self._bytes_since_entry += len(batch)
+
+    def seal(self, modified_ns: int) -> None:
+        """Make all files durable; they keep the age of the segment they replace."""
+        self._time_index.append_if_later(self._max_timestamp, self._offset_of_max_timestamp)
+        self._index.write()
+        self._time_index.write()
+        self._log.close()
+        for path in self._paths():
+            with path.open("rb+") as file:
+                os.fsync(file.fileno())
+            os.utime(path, ns=(modified_ns, modified_ns))
+
+    def discard(self) -> None:
+        """Throw the files away."""
+        # Closing writes what is still buffered, which does not matter any more when it fails.
+        with suppress(OSError):
+            self._log.close()
+        for path in self._paths():
+            path.unlink(missing_ok=True)
+
+    def _paths(self) -> tuple[Path, Path, Path]:
+        return self._log_path, self._index.path, self._time_index.path
+
+
+def remove_cleaned_files(directory: Path) -> None:
+    """Remove what an earlier pass left behind when it died."""
+    for path in directory.glob(f"*{CLEANED_SUFFIX}"):
+        path.unlink(missing_ok=True)

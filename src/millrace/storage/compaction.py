@@ -1,0 +1,378 @@
+"""Compaction of one log, as pure work on segment files: run as `python -m millrace.storage.compaction`.
+
+The process reads one job (a JSON line) on its standard input and writes `.cleaned` files beside the segments.
+It answers each finished file with a JSON line and waits for a newline before the next, so that the broker can
+swap the file in meanwhile; the last line tells what the pass did. It never touches the segments themselves:
+whenever it dies, the log is as it was.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from millrace.errors import KafkaError
+from millrace.storage.cleaned_segment import CleanedSegment, remove_cleaned_files
+from millrace.storage.record_filter import LatestOffsets, Survivors, keep_latest, note_keys
+from millrace.wire.compression import Codec, compress
+from millrace.wire.records import (
+    CODEC_MASK,
+    DELETE_HORIZON_BIT,
+    HEADER_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+    CorruptBatch,
+    assemble,
+    check_batch,
+    encode_record,
+    iterate_records,
+    payload_of,
+    read_header,
+)
+
+READ_BYTES = 1 << 20
+NICENESS = 10
+SHORTEST_REST_SECONDS = 0.05
+# Indexes hold offsets relative to the segment's base in 32 bits.
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A sealed segment to clean."""
+
+    base_offset: int
+    size: int
+    index_size: int
+    time_index_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to clean: every segment from the log's first up to the first uncleanable offset."""
+
+    directory: str
+    segments: list[Source]
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    delete_retention_ms: int
+    max_keys: int
+    max_bytes_per_second: float
+    now_ms: int
+    # Each active producer's id and the offset of the last record it wrote.
+    producers: list[tuple[int, int]]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        fields = json.loads(text)
+        fields["segments"] = [Source(**segment) for segment in fields["segments"]]
+        fields["producers"] = [(producer_id, offset) for producer_id, offset in fields["producers"]]
+        return cls(**fields)
+
+    def end_offset_of(self, number: int) -> int:
+        """Where the offsets of the segment with this place in the list end, seen from its successor."""
+        following = number + 1
+        return (
+            self.segments[following].base_offset
+            if following < len(self.segments)
+            else self.first_uncleanable_offset
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A finished `.cleaned` segment and the base offsets of the segments it stands for."""
+
+    base_offset: int
+    replaces: list[int]
+    size: int
+
+
+@dataclass(slots=True)
+class Pass:
+    """What a pass over a log did; `end_offset` is where the next one starts."""
+
+    end_offset: int = 0
+    keys: int = 0
+    dedupe_buffer_full: bool = False
+    records_read: int = 0
+    records_kept: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    seconds: float = 0.0
+
+
+class Compaction:
+    """One pass over one log: map the dirty part's keys, then rewrite the log group by group."""
+
+    def __init__(self, job: Job) -> None:
+        self.done = Pass(end_offset=job.first_dirty_offset)
+        # The file in hand, for a message that says where the trouble is.
+        self.reading = job.directory
+        self._job = job
+        self._directory = Path(job.directory)
+        self._latest_offsets: LatestOffsets = {}
+        self._started = time.monotonic()
+        self._bytes_moved = 0
+        self._last_offset_of_producer = dict(job.producers)
+
+    def run(self) -> Iterator[Replacement]:
+        """Clean, yielding each replacement as its files are complete and synced."""
+        remove_cleaned_files(self._directory)
+        self._map_dirty_keys()
+        reached = [source for source in self._job.segments if source.base_offset < self.done.end_offset]
+        for group in group_segments(reached, self._job):
+            replacement = self._clean_group(group)
+            if replacement is not None:
+                yield replacement
+        self.done.seconds = time.monotonic() - self._started
+
+    def _map_dirty_keys(self) -> None:
+        """Map keys from the first dirty offset on, until the range ends or the map is full."""
+        job, done = self._job, self.done
+        for number, source in enumerate(job.segments):
+            if job.end_offset_of(number) <= job.first_dirty_offset:
+                continue
+            for header, batch in self._batches_of(source):
+                if header.last_offset < job.first_dirty_offset:
+                    continue
+                # Whole batches only: at least one per pass, so that a pass always gets on.
+                if len(self._latest_offsets) >= job.max_keys:
+                    done.dedupe_buffer_full = True
+                    break
+                self._map_batch(header, batch)
+                done.end_offset = header.next_offset
+            if done.dedupe_buffer_full:
+                break
+            done.end_offset = job.end_offset_of(number)
+        done.keys = len(self._latest_offsets)
+
+    def _map_batch(self, header: BatchHeader, batch: bytes) -> None:
+        # Transactions: a batch of an aborted one must not be mapped, its records never count.
+        if not header.is_control:
+            payload = payload_of(batch, header)
+            note_keys(payload, header.record_count, header.base_offset, self._latest_offsets)
+
+    def _clean_group(self, group: list[Source]) -> Replacement | None:
+        cleaned = CleanedSegment(self._directory, group[0].base_offset, self._job.index_interval_bytes)
+        try:
+            changed = [self._clean_segment(source, cleaned, is_last=source is group[-1]) for source in group]
+            if changed == [False]:
+                cleaned.discard()
+                return None
+            cleaned.seal(modified_ns=self._path_of(group[-1]).stat().st_mtime_ns)
+        except BaseException:
+            cleaned.discard()
+            raise
+        return Replacement(group[0].base_offset, [source.base_offset for source in group], cleaned.size)
+
+    def _clean_segment(self, source: Source, cleaned: CleanedSegment, *, is_last: bool) -> bool:
+        """Copy what stays of a segment, and tell whether anything went."""
+        done = self.done
+        changed = False
+        position = 0
+        for header, batch in self._batches_of(source):
+            position += len(batch)
+            # The last batch shows where the new segment's offsets end. After a crash that tells which
+            # segments it replaces, and the log's last offset survives even when its record does not.
+            must_stay = (is_last and position == source.size) or self._ends_a_producer(header)
+            kept = self._clean_batch(header, batch, must_stay=must_stay)
+            done.records_read += header.record_count
+            done.bytes_read += len(batch)
+            changed = changed or kept is not batch
+            if kept is None:
+                continue
+            if kept is not batch:
+                header = read_header(kept)
+            cleaned.append(header, kept)
+            done.records_kept += header.record_count
+            done.bytes_written += len(kept)
+            self._throttle(len(kept))
+        return changed
+
+    def _ends_a_producer(self, header: BatchHeader) -> bool:
+        """Whether an active producer's sequence number is known from this batch only."""
+        return self._last_offset_of_producer.get(header.producer_id) == header.last_offset
+
+    def _clean_batch(self, header: BatchHeader, batch: bytes, *, must_stay: bool) -> bytes | None:
+        """The batch as it stays in the log, the very same object when nothing in it goes."""
+        # Transactions: markers stay for now, and so do the records of aborted transactions.
+        if header.is_control or header.base_offset >= self.done.end_offset:
+            return batch
+        if not header.record_count:
+            return batch if must_stay else None
+        horizon_ms = header.delete_horizon_ms
+        survivors = keep_latest(
+            payload_of(batch, header),
+            header.record_count,
+            header.base_offset,
+            self._latest_offsets,
+            drop_tombstones=horizon_ms is not None and horizon_ms <= self._job.now_ms,
+        )
+        if not survivors.count:
+            return empty_batch(header) if must_stay else None
+        if survivors.has_tombstones and horizon_ms is None:
+            horizon_ms = self._job.now_ms + self._job.delete_retention_ms
+            return stamp_horizon(thin_out(header, survivors, Codec.NONE), header.codec, horizon_ms)
+        if survivors.count == header.record_count:
+            return batch
+        return thin_out(header, survivors, header.codec)
+
+    def _batches_of(self, source: Source) -> Iterator[tuple[BatchHeader, bytes]]:
+        path = self._path_of(source)
+        self.reading = str(path)
+        for header, batch in read_batches(path, source.size):
+            self._throttle(len(batch))
+            yield header, batch
+
+    def _throttle(self, amount: int) -> None:
+        """Wait until the pass may have moved so many bytes."""
+        self._bytes_moved += amount
+        due = self._started + self._bytes_moved / self._job.max_bytes_per_second
+        rest_seconds = due - time.monotonic()
+        if rest_seconds > SHORTEST_REST_SECONDS:
+            time.sleep(rest_seconds)
+
+    def _path_of(self, source: Source) -> Path:
+        return self._directory / f"{source.base_offset:020d}.log"
+
+
+def group_segments(sources: list[Source], job: Job) -> list[list[Source]]:
+    """Neighbours that fit into one segment together, in its bytes and its indexes, become one."""
+    groups: list[list[Source]] = []
+    room = index_room = time_index_room = 0
+    for number, source in enumerate(sources):
+        last_offset = job.end_offset_of(number) - 1
+        room -= source.size
+        index_room -= source.index_size
+        time_index_room -= source.time_index_size
+        fits = min(room, index_room, time_index_room) >= 0
+        if groups and fits and last_offset - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET:
+            groups[-1].append(source)
+            continue
+        groups.append([source])
+        room = job.segment_bytes - source.size
+        index_room = job.segment_index_bytes - source.index_size
+        time_index_room = job.segment_index_bytes - source.time_index_size
+    return groups
+
+
+def read_batches(path: Path, size: int) -> Iterator[tuple[BatchHeader, bytes]]:
+    """Every batch in the first `size` bytes of a segment, checked."""
+    with path.open("rb", buffering=0) as file:
+        position = 0
+        wanted = READ_BYTES
+        while position < size:
+            chunk = os.pread(file.fileno(), min(wanted, size - position), position)
+            if len(chunk) < min(wanted, size - position):
+                raise CorruptBatch(f"the file ends before its {size} bytes")
+            wanted = READ_BYTES
+            start = 0
+            while len(chunk) - start >= HEADER_BYTES:
+                batch_size = read_header(chunk, start).size
+                if start + batch_size > len(chunk):
+                    wanted = max(READ_BYTES, batch_size)
+                    break
+                batch = chunk[start : start + batch_size]
+                yield check_batch(batch), batch
+                start += batch_size
+            if start == 0 and (wanted <= len(chunk) or position + wanted > size):
+                raise CorruptBatch(f"no whole batch at position {position}")
+            position += start
+
+
+def thin_out(header: BatchHeader, survivors: Survivors, codec: Codec) -> bytes:
+    """A batch of only the surviving records; they keep their bytes, so the base timestamp stays too."""
+    max_timestamp = header.max_timestamp
+    if not header.is_log_append_time:
+        max_timestamp = header.base_timestamp + survivors.max_timestamp_delta
+    thinned = header._replace(
+        attributes=header.attributes & ~CODEC_MASK | codec,
+        max_timestamp=max_timestamp,
+        record_count=survivors.count,
+    )
+    return assemble(thinned, compress(codec, b"".join(survivors.runs)))
+
+
+def stamp_horizon(batch: bytes, codec: Codec, horizon_ms: int) -> bytes:
+    """Write into an uncompressed batch when its tombstones may go: the base timestamp holds it."""
+    header = read_header(batch)
+    payload = b"".join(
+        encode_record(
+            record.offset - header.base_offset,
+            record.timestamp - horizon_ms,
+            record.key,
+            record.value,
+            record.headers,
+        )
+        for record in iterate_records(batch)
+    )
+    stamped = header._replace(
+        attributes=header.attributes & ~CODEC_MASK | codec | DELETE_HORIZON_BIT, base_timestamp=horizon_ms
+    )
+    return assemble(stamped, compress(codec, payload))
+
+
+def empty_batch(header: BatchHeader) -> bytes:
+    """A batch without records that still holds its offsets and its producer's sequence numbers."""
+    attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
+    emptied = header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0)
+    return assemble(emptied, b"")
+
+
+def _answer(kind: str, content: Any) -> None:
+    os.write(sys.stdout.fileno(), json.dumps({kind: content}).encode() + b"\n")
+
+
+def _follow_broker(acknowledged: threading.Semaphore) -> None:
+    """Count the newlines the broker sends; when it is gone, so is this process."""
+    while received := os.read(sys.stdin.fileno(), 64):
+        acknowledged.release(len(received))
+    os._exit(1)
+
+
+def _read_job() -> Job:
+    # Unbuffered, for what follows the line belongs to the thread that listens for the broker.
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        part = os.read(sys.stdin.fileno(), 1 << 16)
+        if not part:
+            raise EOFError("the job ended before its line did")
+        line += part
+    return Job.from_json(bytes(line))
+
+
+def main() -> None:
+    """Do the job on standard input."""
+    os.nice(NICENESS)
+    job = _read_job()
+    acknowledged = threading.Semaphore(0)
+    threading.Thread(target=_follow_broker, args=(acknowledged,), daemon=True).start()
+    compaction = Compaction(job)
+    try:
+        for replacement in compaction.run():
+            _answer("replacement", asdict(replacement))
+            acknowledged.acquire()
+    except FileNotFoundError as failure:
+        _answer("gone", f"{failure.filename} is gone")
+    except OSError as failure:
+        _answer("disk", str(failure))
+    except KafkaError as failure:
+        _answer("corrupt", f"{compaction.reading}: {failure.message}")
+    else:
+        _answer("done", asdict(compaction.done))
+
+
+if __name__ == "__main__":
+    main()
