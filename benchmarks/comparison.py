@@ -1,0 +1,111 @@
+"""Both brokers in one run: same loads, alternating rounds, one of them under load at a time."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from benchmarks.brokers import BROKERS
+from benchmarks.figures import Figures
+from benchmarks.target import Target
+from benchmarks.usage import resident_bytes
+from benchmarks.workloads import MEMORY_BARS, READY, READY_BARS, WORKLOADS, Workload
+
+IDLE_SECONDS = 3
+WARM_UP_ROUND = "warm-up"
+
+Announce = Callable[[str], None]
+
+
+class Comparison:
+    """One benchmark run over some of the workloads and brokers."""
+
+    def __init__(
+        self, names: Sequence[str], brokers: Sequence[str], *, rounds: int, quick: bool, announce: Announce
+    ) -> None:
+        self.figures = Figures()
+        self._names = names
+        self._brokers = brokers
+        self._rounds = rounds
+        self._quick = quick
+        self._announce = announce
+
+    def run(self) -> Figures:
+        if READY in self._names:
+            self._measure_start()
+        chosen = [workload for workload in WORKLOADS if workload.name in self._names]
+        if not chosen:
+            return self.figures
+        with self._running() as targets:
+            time.sleep(IDLE_SECONDS)
+            self._record_memory(targets, "idle, MB")
+            for workload in chosen:
+                self._compare(workload, targets)
+            self._record_memory(targets, "after the load, MB")
+        return self.figures
+
+    def _measure_start(self) -> None:
+        for number in range(self._rounds):
+            for name in self._brokers:
+                self._announce(f"{name}: start {number + 1} of {self._rounds}")
+                with BROKERS[name]() as broker:
+                    for unit, bar in READY_BARS.items():
+                        self.figures.add("start", unit, name, broker.ready_seconds, bar)
+
+    def _compare(self, workload: Workload, targets: dict[str, Target]) -> None:
+        topic = f"benchmark-{workload.name}"
+        if workload.prefilled:
+            for name, target in targets.items():
+                self._announce(f"{name}: filling the topic for {workload.name}")
+                self._fill(target, topic, workload)
+        for label in [WARM_UP_ROUND, *(str(number + 1) for number in range(self._rounds))]:
+            for name, target in targets.items():
+                self._announce(f"{name}: {workload.name}, round {label}")
+                figures = self._round(target, topic, workload)
+                if label != WARM_UP_ROUND:
+                    for unit, bar in workload.bars.items():
+                        self.figures.add(workload.title, unit, name, figures[unit], bar)
+        if workload.prefilled:
+            for target in targets.values():
+                target.delete_topic(topic)
+
+    def _fill(self, target: Target, topic: str, workload: Workload) -> None:
+        target.create_topic(topic, workload.partitions)
+        run_load("produce", target, {"topic": topic, **workload.sized(quick=self._quick)})
+
+    def _round(self, target: Target, topic: str, workload: Workload) -> dict[str, float]:
+        # What earlier rounds left to write would otherwise be written during this one.
+        os.sync()
+        if not workload.prefilled:
+            target.create_topic(topic, workload.partitions)
+        figures = run_load(workload.load, target, {"topic": topic, **workload.sized(quick=self._quick)})
+        if not workload.prefilled:
+            target.delete_topic(topic)
+        return figures
+
+    def _record_memory(self, targets: dict[str, Target], unit: str) -> None:
+        for name, target in targets.items():
+            megabytes = resident_bytes(target.pid) / 1e6
+            self.figures.add("resident memory", unit, name, megabytes, MEMORY_BARS[unit])
+
+    @contextmanager
+    def _running(self) -> Iterator[dict[str, Target]]:
+        with ExitStack() as stack:
+            targets = {}
+            for name in self._brokers:
+                self._announce(f"starting {name}")
+                broker = stack.enter_context(BROKERS[name]())
+                targets[name] = Target(broker.bootstrap, broker.pid)
+            yield targets
+
+
+def run_load(name: str, target: Target, parameters: dict[str, object]) -> dict[str, float]:
+    """Run a load in a process of its own and return its figures."""
+    request = json.dumps({"bootstrap": target.bootstrap, "pid": target.pid, "parameters": parameters})
+    command = [sys.executable, "-m", "benchmarks.loads", name, request]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures

@@ -1,0 +1,17 @@
+"""Run the load named by the first argument, as the JSON in the second says, and print its figures."""
+
+import json
+import sys
+
+from benchmarks.loads import LOADS
+from benchmarks.target import Target
+
+
+def main() -> None:
+    name, request = sys.argv[1], json.loads(sys.argv[2])
+    target = Target(request["bootstrap"], request["pid"])
+    print(json.dumps(LOADS[name](target, **request["parameters"])))
+
+
+if __name__ == "__main__":
+    main()

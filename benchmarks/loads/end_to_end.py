@@ -1,0 +1,32 @@
+"""End-to-end latency: from produce() until a consumer that waits for it holds the record."""
+
+import time
+
+from confluent_kafka import Producer, TopicPartition
+
+from benchmarks.percentiles import percentile
+from benchmarks.target import Target
+
+WARM_UP = 300
+
+
+def latency(target: Target, *, topic: str, samples: int, record_bytes: int) -> dict[str, float]:
+    """Produce one record, wait until the consumer has it, and repeat."""
+    producer = Producer({"bootstrap.servers": target.bootstrap, "acks": "1", "linger.ms": 0})
+    consumer = target.consumer()
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+    consumer.assign([TopicPartition(topic, 0, end)])
+    milliseconds: list[float] = []
+    for number in range(WARM_UP + samples):
+        value = number.to_bytes(record_bytes, "big")
+        sent_at = time.perf_counter_ns()
+        producer.produce(topic, value, partition=0)
+        message = consumer.poll(10)
+        received_at = time.perf_counter_ns()
+        if message is None or message.error() or message.value() != value:
+            raise RuntimeError(f"record {number} did not come back: {message and message.error()}")
+        producer.poll(0)
+        if number >= WARM_UP:
+            milliseconds.append((received_at - sent_at) / 1e6)
+    consumer.close()
+    return {"p50 ms": percentile(milliseconds, 50), "p99 ms": percentile(milliseconds, 99)}

@@ -1,0 +1,34 @@
+"""One record at a time through librdkafka: the next leaves when the last is acknowledged."""
+
+import time
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from benchmarks.percentiles import percentile
+from benchmarks.target import Target
+
+WARM_UP = 300
+
+
+def acknowledgement_latency(
+    target: Target, *, topic: str, samples: int, record_bytes: int, acks: str = "1"
+) -> dict[str, float]:
+    """Time from produce() to the delivery report, one record on its way at a time."""
+    producer = Producer({"bootstrap.servers": target.bootstrap, "acks": acks, "linger.ms": 0})
+    value = b"x" * record_bytes
+    acknowledged_at: list[int] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            raise RuntimeError(str(error))
+        acknowledged_at.append(time.perf_counter_ns())
+
+    milliseconds: list[float] = []
+    for number in range(WARM_UP + samples):
+        sent_at = time.perf_counter_ns()
+        producer.produce(topic, value, partition=0, on_delivery=delivered)
+        while len(acknowledged_at) <= number:
+            producer.poll(10)
+        if number >= WARM_UP:
+            milliseconds.append((acknowledged_at[number] - sent_at) / 1e6)
+    return {"p50 ms": percentile(milliseconds, 50), "p99 ms": percentile(milliseconds, 99)}

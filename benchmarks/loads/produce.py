@@ -1,0 +1,41 @@
+"""Produce throughput: librdkafka fills its batches and sends as fast as answers allow."""
+
+from benchmarks.librdkafka import BatchProducer, Settings
+from benchmarks.target import Target
+
+# Enough queue for the sender never to run dry, and batches up to Kafka's default message limit.
+SETTINGS: Settings = {
+    "linger.ms": 5,
+    "batch.size": 1_000_000,
+    "batch.num.messages": 100_000,
+    "queue.buffering.max.messages": 1_000_000,
+    "queue.buffering.max.kbytes": 1_048_576,
+}
+
+
+def throughput(
+    target: Target,
+    *,
+    topic: str,
+    records: int,
+    record_bytes: int,
+    acks: str = "all",
+    idempotent: bool = False,
+) -> dict[str, float]:
+    """Send `records` records and wait for the last acknowledgement."""
+    settings = {**SETTINGS, "bootstrap.servers": target.bootstrap, "acks": acks}
+    settings["enable.idempotence"] = str(idempotent).lower()
+    producer = BatchProducer(topic, b"x" * record_bytes, settings)
+    producer.send(1000)
+    before = target.record_count(topic)
+    with target.measured() as spent:
+        producer.send(records)
+    producer.close()
+    arrived = target.record_count(topic) - before
+    if arrived != records:
+        raise RuntimeError(f"sent {records} records, but {topic} has {arrived} more")
+    gigabytes = records * record_bytes / 1e9
+    return {
+        "MB/s": gigabytes * 1000 / spent.seconds,
+        "broker CPU s/GB": spent.broker_cpu_seconds / gigabytes,
+    }

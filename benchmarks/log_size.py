@@ -1,0 +1,61 @@
+"""Append and fetch cost as the log grows: a small log and a big one, side by side."""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+
+from benchmarks.brokers import Millrace
+from benchmarks.comparison import run_load
+from benchmarks.target import Target
+
+TOPIC = "growing"
+RECORD_BYTES = 1000
+SMALL_LOG_BYTES = 10_000_000
+KEPT_FREE_BYTES = 10_000_000_000
+REQUESTS, FETCHES = 50_000, 3_000
+
+SizedFigures = dict[str, dict[str, float]]
+
+
+def affordable_bytes(wanted_gigabytes: float) -> int:
+    """The wanted size, or as much as leaves the disk room to breathe."""
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    return max(SMALL_LOG_BYTES * 10, min(int(wanted_gigabytes * 1e9), free - KEPT_FREE_BYTES))
+
+
+def run(gigabytes: float, announce: Callable[[str], None]) -> SizedFigures:
+    """Figures of the same operations at 10 MB and at `gigabytes` of log, by size."""
+    big = affordable_bytes(gigabytes)
+    figures: SizedFigures = {}
+    with Millrace() as broker:
+        target = Target(broker.bootstrap, broker.pid)
+        announce("warming up")
+        target.create_topic("warm-up", 1)
+        _measure(target, "warm-up", SMALL_LOG_BYTES)
+        target.delete_topic("warm-up")
+        target.create_topic(TOPIC, 1)
+        for size in (SMALL_LOG_BYTES, big):
+            announce(f"log of {size / 1e9:g} GB")
+            figures[f"{size / 1e9:g} GB"] = _measure(target, TOPIC, size)
+    return figures
+
+
+def _measure(target: Target, topic: str, size: int) -> dict[str, float]:
+    missing = size // RECORD_BYTES - target.record_count(topic)
+    run_load("produce", target, {"topic": topic, "records": missing, "record_bytes": RECORD_BYTES})
+    append = run_load(
+        "one-message",
+        target,
+        {"topic": topic, "partitions": 1, "requests": REQUESTS, "record_bytes": 100, "connections": 8},
+    )
+    latency = run_load("ack-latency", target, {"topic": topic, "samples": 3000, "record_bytes": 100})
+    fetch = run_load("fetch-anywhere", target, {"topic": topic, "fetches": FETCHES, "max_bytes": 65_536})
+    return {
+        "append: broker CPU, µs per request": append["broker CPU µs/request"],
+        "append: requests/s": append["requests/s"],
+        "append: ack latency, p50 ms": latency["p50 ms"],
+        "append: ack latency, p99 ms": latency["p99 ms"],
+        "fetch 64 KB at any offset: broker CPU, µs": fetch["broker CPU µs/request"],
+        "fetch 64 KB at any offset: p50 ms": fetch["p50 ms"],
+        "fetch 64 KB at any offset: p99 ms": fetch["p99 ms"],
+    }

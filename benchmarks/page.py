@@ -1,0 +1,111 @@
+"""Results that are kept: JSON of every round, and the page docs/benchmarks.md made from it."""
+
+import json
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.report import number_text, ratio_text
+from millrace.testing.jars import java
+
+RESULTS = Path(__file__).with_name("results")
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+APACHE_KAFKA = "4.3.1"
+
+COMPARISON, LOG_SIZE, IDLE_CONNECTIONS = "comparison", "log-size", "idle-connections"
+
+HEADINGS = {
+    COMPARISON: "millrace and Apache Kafka",
+    LOG_SIZE: "The same cost at every size of the log",
+    IDLE_CONNECTIONS: "Idle connections",
+}
+EXPLANATIONS = {
+    COMPARISON: """\
+Both brokers run on this machine in one go, each started fresh with its own defaults (Apache Kafka: KRaft, one
+node, the heap and collector that `kafka-server-start.sh` sets). One of them is under load at a time; rounds
+alternate, the first round of every load warms up and is not counted, and figures are medians of the others.
+
+Loads run in a process of their own. Producing and consuming is librdkafka. Requests of one record are
+prepared frames, pipelined over eight raw connections, since a client library would cost more than either
+broker. CPU is user and system time of the broker's process and its children; a GB is 10⁹ bytes of record
+values. Load and broker share the cores: a broker that needs less CPU leaves the client more, so throughput
+compares whole systems.""",
+    LOG_SIZE: """\
+millrace alone, one partition: the same operations on a small log and on a big one. Fetches start at random
+offsets of the whole log; their pages are brought into memory first, so that the disk is not measured.""",
+    IDLE_CONNECTIONS: "Clients that have said hello and are silent, held open by another process.",
+}
+
+
+def keep(kind: str, command: str, figures: object) -> None:
+    """Store a result and write the page anew from all stored results."""
+    RESULTS.mkdir(exist_ok=True)
+    result = {"command": command, "environment": environment(), "figures": figures}
+    (RESULTS / f"{kind}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    PAGE.write_text(page())
+
+
+def environment() -> dict[str, str]:
+    """What the figures depend on."""
+    memory = psutil.virtual_memory().total / 2**30
+    java_version = subprocess.run([java(), "-version"], capture_output=True, text=True, check=True).stderr
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": f"{os.cpu_count()} cores ({_processor()}), {memory:.0f} GiB of memory",
+        "system": f"{platform.system()} {platform.release()}",
+        "millrace": version("millrace"),
+        "Python": platform.python_version(),
+        "Apache Kafka": APACHE_KAFKA,
+        "Java": java_version.splitlines()[0].split('"')[1],
+        "confluent-kafka": version("confluent-kafka"),
+    }
+
+
+def page() -> str:
+    """docs/benchmarks.md, from the stored results."""
+    parts = ["# Benchmarks\n\n", "Written by `make bench` (`python -m benchmarks`); do not edit by hand.\n"]
+    for kind, heading in HEADINGS.items():
+        stored = RESULTS / f"{kind}.json"
+        if stored.exists():
+            parts += [
+                f"\n## {heading}\n\n{EXPLANATIONS[kind]}\n\n",
+                _section(kind, json.loads(stored.read_text())),
+            ]
+    return "".join(parts)
+
+
+def _section(kind: str, result: dict[str, Any]) -> str:
+    table = _comparison_table if kind == COMPARISON else _columns_table
+    about = ", ".join(f"{name} {value}" for name, value in result["environment"].items())
+    return f"{table(result['figures'])}\n`{result['command']}`: {about}.\n"
+
+
+def _comparison_table(figures: list[dict[str, Any]]) -> str:
+    lines = ["| | | millrace | Apache Kafka | ratio | bar | |", "|---|---|---:|---:|---:|---:|---|"]
+    for row in figures:
+        cells = [row["metric"], row["unit"], number_text(row["millrace"]), number_text(row["Apache Kafka"])]
+        cells += [ratio_text(row["ratio"]), row["bar"], row["verdict"]]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _columns_table(columns: dict[str, dict[str, float]]) -> str:
+    lines = [f"| | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
+    for figure in next(iter(columns.values())):
+        lines.append(
+            f"| {figure} | {' | '.join(number_text(column[figure]) for column in columns.values())} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()

@@ -1,0 +1,52 @@
+"""Results as tables on the terminal."""
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from benchmarks.figures import Row
+
+
+def show(console: Console, rows: list[Row]) -> None:
+    """Print the comparison."""
+    table = Table("", "", *_right("millrace", "Apache Kafka", "ratio", "bar"), "")
+    previous = ""
+    for row in rows:
+        title = "" if row.metric == previous else row.metric
+        previous = row.metric
+        style = {"pass": "green", "FAIL": "bold red"}.get(row.verdict)
+        table.add_row(
+            title,
+            row.unit,
+            number_text(row.millrace),
+            number_text(row.apache_kafka),
+            ratio_text(row.ratio),
+            str(row.bar or ""),
+            row.verdict,
+            style=style,
+        )
+    console.print(table)
+
+
+def show_columns(console: Console, columns: dict[str, dict[str, float]]) -> None:
+    """Print the same figures of several subjects side by side."""
+    table = Table("", *_right(*columns))
+    for figure in next(iter(columns.values())):
+        table.add_row(figure, *(number_text(column[figure]) for column in columns.values()))
+    console.print(table)
+
+
+def number_text(value: float | None) -> str:
+    """A figure with three significant digits, however big or small."""
+    if value is None:
+        return "-"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def ratio_text(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}x"
+
+
+def _right(*titles: str) -> list[Column]:
+    return [Column(title, justify="right") for title in titles]

@@ -1,0 +1,69 @@
+"""The broker that a load process is aimed at."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from benchmarks.usage import cpu_seconds
+
+
+@dataclass(slots=True)
+class Spent:
+    """What one measured stretch cost."""
+
+    seconds: float = 0.0
+    broker_cpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a broker listens, and which process it is."""
+
+    bootstrap: str
+    pid: int
+
+    @contextmanager
+    def measured(self) -> Iterator[Spent]:
+        """Clock the enclosed work and the broker's CPU time during it."""
+        spent = Spent()
+        cpu, started = cpu_seconds(self.pid), time.perf_counter()
+        yield spent
+        spent.seconds = time.perf_counter() - started
+        spent.broker_cpu_seconds = cpu_seconds(self.pid) - cpu
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        # Keep deleted rounds from piling up on the disk.
+        new = NewTopic(topic, partitions, 1, config={"file.delete.delay.ms": "1000"})
+        admin.create_topics([new])[topic].result(30)
+
+    def delete_topic(self, topic: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.delete_topics([topic])[topic].result(30)
+
+    def consumer(self, **settings: object) -> Consumer:
+        return Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "benchmark",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            }
+        )
+
+    def record_count(self, topic: str) -> int:
+        """Records in a topic, by its partitions' offsets."""
+        consumer = self.consumer()
+        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        count = 0
+        for partition in partitions:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+            count += high - low
+        consumer.close()
+        return count

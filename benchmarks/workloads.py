@@ -1,0 +1,130 @@
+"""Every comparison: its load, its size, and the bar each figure is held to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What millrace's figure divided by Apache Kafka's must be."""
+
+    ratio: float
+    higher_is_better: bool
+
+    def met_by(self, ratio: float) -> bool:
+        return ratio >= self.ratio if self.higher_is_better else ratio <= self.ratio
+
+    def __str__(self) -> str:
+        return f"{'≥' if self.higher_is_better else '≤'} {self.ratio:g}x"
+
+
+def at_least(ratio: float) -> Bar:
+    return Bar(ratio, higher_is_better=True)
+
+
+def at_most(ratio: float) -> Bar:
+    return Bar(ratio, higher_is_better=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One load and the figures it yields; a figure without a bar is there for information."""
+
+    name: str
+    title: str
+    load: str
+    parameters: Mapping[str, object]
+    scaled: str
+    """The parameter that says how much work is done; a quick run does a tenth."""
+    partitions: int
+    bars: Mapping[str, Bar | None]
+    prefilled: bool = False
+    """The load reads what was written before the first round."""
+
+    def sized(self, *, quick: bool) -> dict[str, object]:
+        parameters = dict(self.parameters)
+        if quick:
+            amount = parameters[self.scaled]
+            assert isinstance(amount, int)
+            parameters[self.scaled] = amount // 10
+        return parameters
+
+
+def _produce(name: str, title: str, bars: Mapping[str, Bar | None], **parameters: object) -> Workload:
+    return Workload(name, title, "produce", parameters, "records", 6, bars)
+
+
+def _consume(name: str, title: str, **parameters: object) -> Workload:
+    return Workload(name, title, "consume", parameters, "records", 6, CONSUME_BARS, prefilled=True)
+
+
+SMALL_RECORD_BARS = {"MB/s": at_least(1.0), "broker CPU s/GB": at_most(0.4)}
+CONSUME_BARS = {"MB/s": at_least(1.0), "broker CPU s/GB": at_most(0.4)}
+
+WORKLOADS = (
+    _produce(
+        "produce-100-acks-1",
+        "produce 100 B records, acks=1",
+        SMALL_RECORD_BARS,
+        records=3_000_000,
+        record_bytes=100,
+        acks="1",
+    ),
+    _produce(
+        "produce-100-acks-all",
+        "produce 100 B records, acks=all",
+        SMALL_RECORD_BARS,
+        records=3_000_000,
+        record_bytes=100,
+        acks="all",
+    ),
+    _produce(
+        "produce-100-idempotent",
+        "produce 100 B records, idempotent",
+        SMALL_RECORD_BARS,
+        records=3_000_000,
+        record_bytes=100,
+        idempotent=True,
+    ),
+    _produce(
+        "produce-1k",
+        "produce 1 KB records, 6 partitions",
+        {"MB/s": at_least(2.0), "broker CPU s/GB": at_most(0.3)},
+        records=1_000_000,
+        record_bytes=1000,
+        acks="1",
+    ),
+    _consume("consume-100", "consume 100 B records", records=5_000_000, record_bytes=100),
+    _consume("consume-1k", "consume 1 KB records", records=2_000_000, record_bytes=1000),
+    Workload(
+        "one-message",
+        "produce requests of one 100 B record",
+        "one-message",
+        {"requests": 100_000, "record_bytes": 100, "connections": 8, "partitions": 6},
+        "requests",
+        6,
+        {"requests/s": at_least(4.0), "broker CPU µs/request": None},
+    ),
+    Workload(
+        "ack-latency",
+        "acknowledgement latency, one record on its way",
+        "ack-latency",
+        {"samples": 10_000, "record_bytes": 100},
+        "samples",
+        1,
+        {"p50 ms": at_most(0.8), "p99 ms": at_most(0.8)},
+    ),
+    Workload(
+        "end-to-end",
+        "end-to-end latency, producer to consumer",
+        "end-to-end",
+        {"samples": 10_000, "record_bytes": 100},
+        "samples",
+        1,
+        {"p50 ms": at_most(0.6), "p99 ms": at_most(0.6)},
+    ),
+)
+
+READY = "ready"
+READY_BARS = {"ready after start, s": at_most(0.1)}
+MEMORY_BARS = {"idle, MB": at_most(0.1), "after the load, MB": at_most(0.1)}
