@@ -284,8 +284,8 @@ _COMPOUND_OPTIONS = [
         ("PLAINTEXT://:9092",),
         "Addresses to listen on, as NAME://host:port; an empty host is every interface.",
     ),
-    Option("log.dir", Kind.LIST, ("/tmp/kafka-logs",), "Data directory, when log.dirs is not set."),
-    Option("log.dirs", Kind.LIST, None, "Data directory. Of several, the first is used."),
+    Option("log.dir", Kind.LIST, ("/tmp/kafka-logs",), "Data directories, when log.dirs is not set."),
+    Option("log.dirs", Kind.LIST, None, "Data directories; partitions are spread over them."),
     Option("node.id", Kind.INT, 1, "This broker's number.", at_least=0),
     Option(
         "process.roles",
@@ -359,8 +359,6 @@ def _resolve_log_dirs(static: Mapping[str, str]) -> tuple[str, ...]:
     for name in ("log.dirs", "log.dir"):
         directories = BROKER_OPTIONS[name].parse(static.get(name))
         if isinstance(directories, tuple) and directories:
-            if len(directories) > 1:
-                logger.warning("%s names several directories; only %s is used", name, directories[0])
             return directories
     return _texts({}, "log.dir")
 

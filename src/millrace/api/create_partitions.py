@@ -1,0 +1,38 @@
+"""CreatePartitions v0-3. v2: flexible."""
+
+from __future__ import annotations
+
+from millrace.api.context import Context
+from millrace.errors import Error, KafkaError
+from millrace.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    names = [topic.name for topic in request.topics]
+    results = {
+        asked.name: _add(
+            ctx, asked, validate_only=request.validate_only, duplicate=names.count(asked.name) > 1
+        )
+        for asked in request.topics
+    }
+    return CreatePartitionsResponse(results=list(results.values()))
+
+
+def _add(
+    ctx: Context, asked: CreatePartitionsTopic, *, validate_only: bool, duplicate: bool
+) -> CreatePartitionsTopicResult:
+    try:
+        if duplicate:
+            raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
+        assignments = asked.assignments and [assignment.broker_ids for assignment in asked.assignments]
+        ctx.cluster.add_partitions(asked.name, asked.count, assignments or None, validate_only=validate_only)
+    except KafkaError as error:
+        return CreatePartitionsTopicResult(
+            name=asked.name, error_code=error.error, error_message=error.message
+        )
+    return CreatePartitionsTopicResult(name=asked.name)

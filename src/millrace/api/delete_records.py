@@ -1,0 +1,59 @@
+"""DeleteRecords v0-2: moves the start of a log. v2: flexible."""
+
+from __future__ import annotations
+
+from millrace.api.context import Context
+from millrace.cluster.metadata import INTERNAL_TOPICS
+from millrace.errors import Error, KafkaError
+from millrace.replication.partition import Partition
+from millrace.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+_HIGH_WATERMARK = -1
+
+
+def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    response = DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name, partitions=[_delete(ctx, topic.name, asked) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+    # Written down now, or a killed broker would bring back what its user was told is deleted.
+    ctx.partitions.checkpoint()
+    return response
+
+
+def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    result = DeleteRecordsPartitionResult(partition_index=asked.partition_index)
+    try:
+        if topic in INTERNAL_TOPICS:
+            raise KafkaError(
+                Error.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}"
+            )
+        partition = ctx.partitions.get(topic, asked.partition_index)
+        result.low_watermark = _delete_before(partition, asked.offset)
+    except KafkaError as error:
+        result.low_watermark = -1
+        result.error_code = error.error
+    return result
+
+
+def _delete_before(partition: Partition, offset: int) -> int:
+    policy = partition.log.config.cleanup_policy
+    if "compact" in policy and "delete" not in policy:
+        raise KafkaError(Error.POLICY_VIOLATION, "a compacted topic's records are not deleted by offset")
+    if offset == _HIGH_WATERMARK:
+        offset = partition.high_watermark
+    if not 0 <= offset <= partition.high_watermark:
+        raise KafkaError(Error.OFFSET_OUT_OF_RANGE)
+    if offset <= partition.log.log_start_offset:
+        return partition.log.log_start_offset
+    return partition.log.delete_records_before(offset)

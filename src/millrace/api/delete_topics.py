@@ -1,0 +1,55 @@
+"""DeleteTopics v1-6. v4: flexible. v5: error messages. v6: topics by id."""
+
+from __future__ import annotations
+
+import asyncio
+
+from millrace.api.context import Context
+from millrace.cluster.metadata import Topic
+from millrace.errors import Error, KafkaError
+from millrace.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from millrace.wire.schema import ZERO_UUID
+
+
+async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    keys = [(state.name, state.topic_id) for state in asked]
+    results = []
+    for state in asked:
+        key = (state.name, state.topic_id)
+        if keys.count(key) > 1:
+            keys = [other for other in keys if other != key]
+            results.append(_failed(state, KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")))
+        elif key in keys:
+            results.append(_delete(ctx, state))
+            # Each topic costs an fsync: others get their turn in between.
+            await asyncio.sleep(0)
+    return DeleteTopicsResponse(responses=results)
+
+
+def _delete(ctx: Context, state: DeleteTopicState) -> DeletableTopicResult:
+    try:
+        topic = _find(ctx, state)
+        ctx.cluster.delete_topic(topic)
+    except KafkaError as error:
+        return _failed(state, error)
+    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+
+
+def _find(ctx: Context, state: DeleteTopicState) -> Topic:
+    if state.name is None:
+        return ctx.cluster.topic_by_id(state.topic_id)
+    if state.topic_id != ZERO_UUID:
+        raise KafkaError(Error.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    return ctx.cluster.topic(state.name)
+
+
+def _failed(state: DeleteTopicState, error: KafkaError) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=state.name, topic_id=state.topic_id, error_code=error.error, error_message=error.message
+    )

@@ -1,0 +1,39 @@
+"""DescribeCluster v0-2. v1: brokers or controllers. v2: fenced brokers."""
+
+from __future__ import annotations
+
+from millrace.api.context import Context
+from millrace.errors import Error, KafkaError
+from millrace.security import operations
+from millrace.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+_BROKERS = 1
+_CONTROLLERS = 2
+
+
+def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    if request.endpoint_type == _CONTROLLERS:
+        raise KafkaError(Error.MISMATCHED_ENDPOINT_TYPE, "This endpoint is a broker, not a controller.")
+    if request.endpoint_type != _BROKERS:
+        raise KafkaError(
+            Error.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
+        )
+    response = DescribeClusterResponse(
+        cluster_id=ctx.cluster.cluster_id,
+        controller_id=ctx.cluster.node_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=ctx.cluster.node_id,
+                host=ctx.listener.advertised_host,
+                port=ctx.listener.advertised_port,
+                rack=ctx.config.broker_rack,
+            )
+        ],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = operations.ALL_ON_CLUSTER
+    return response

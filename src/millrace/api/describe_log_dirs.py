@@ -1,0 +1,43 @@
+"""DescribeLogDirs v1-5. v2: flexible. v3: a top-level error. v4: the disk's size. v5: cordoned ones."""
+
+from __future__ import annotations
+
+import os
+
+from millrace.api.context import Context
+from millrace.storage.log_dir import LogDir
+from millrace.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    asked = None
+    if request.topics is not None:
+        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return DescribeLogDirsResponse(
+        results=[_describe(ctx, log_dir, asked) for log_dir in ctx.partitions.log_dirs]
+    )
+
+
+def _describe(ctx: Context, log_dir: LogDir, asked: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+    file_system = os.statvfs(log_dir.path)
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for partition in ctx.partitions.in_dir(log_dir):
+        if asked is None or (partition.topic, partition.index) in asked:
+            topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
+            topic.partitions.append(
+                DescribeLogDirsPartition(
+                    partition_index=partition.index, partition_size=partition.log.size, offset_lag=0
+                )
+            )
+    return DescribeLogDirsResult(
+        log_dir=str(log_dir.path.absolute()),
+        topics=list(topics.values()),
+        total_bytes=file_system.f_frsize * file_system.f_blocks,
+        usable_bytes=file_system.f_frsize * file_system.f_bavail,
+    )

@@ -1,0 +1,107 @@
+"""Metadata v0-13. v1: null means all topics. v4: auto-creation is a choice. v10: topic ids. v12: by id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from millrace.api.context import Context
+from millrace.cluster.metadata import Topic, check_topic_name
+from millrace.errors import Error, KafkaError
+from millrace.security import operations
+from millrace.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+
+def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
+    cluster = ctx.cluster
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=cluster.node_id,
+                host=ctx.listener.advertised_host,
+                port=ctx.listener.advertised_port,
+                rack=ctx.config.broker_rack,
+            )
+        ],
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.node_id,
+        topics=list(_topics(ctx, request)),
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = operations.ALL_ON_CLUSTER
+    return response
+
+
+def _topics(ctx: Context, request: MetadataRequest) -> Iterator[MetadataResponseTopic]:
+    if request.topics is None or (ctx.api_version == 0 and not request.topics):
+        answers: Iterable[MetadataResponseTopic] = (
+            _describe(ctx, topic) for topic in ctx.cluster.topics.values()
+        )
+    else:
+        asked = {(topic.name, topic.topic_id): topic for topic in request.topics}
+        answers = (_find(ctx, topic, request.allow_auto_topic_creation) for topic in asked.values())
+    for answer in answers:
+        if request.include_topic_authorized_operations and not answer.error_code:
+            answer.topic_authorized_operations = operations.ALL_ON_TOPIC
+        yield answer
+
+
+def _find(ctx: Context, asked: MetadataRequestTopic, allow_auto_creation: bool) -> MetadataResponseTopic:
+    try:
+        if asked.name is None:
+            return _describe(ctx, ctx.cluster.topic_by_id(asked.topic_id))
+        topic = ctx.cluster.topics.get(asked.name)
+        if topic is None:
+            topic = _missing(ctx, asked.name, allow_auto_creation)
+        return _describe(ctx, topic)
+    except KafkaError as error:
+        return MetadataResponseTopic(
+            error_code=error.error,
+            # Before v12 a name cannot be null.
+            name=asked.name if asked.name is not None or ctx.api_version >= 12 else "",
+            topic_id=asked.topic_id,
+        )
+
+
+def _missing(ctx: Context, name: str, allow_auto_creation: bool) -> Topic:
+    """The topic, created for the client; its leader is this broker, so it can be used at once."""
+    if allow_auto_creation:
+        return ctx.cluster.auto_create_topic(name)
+    check_topic_name(name)
+    raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _describe(ctx: Context, topic: Topic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[_describe_partition(ctx, topic.name, index) for index in range(topic.partitions)],
+    )
+
+
+def _describe_partition(ctx: Context, topic: str, index: int) -> MetadataResponsePartition:
+    node_id = ctx.cluster.node_id
+    try:
+        partition = ctx.partitions.get(topic, index)
+    except KafkaError:
+        return MetadataResponsePartition(
+            error_code=Error.LEADER_NOT_AVAILABLE,
+            partition_index=index,
+            leader_id=-1,
+            replica_nodes=[node_id],
+            offline_replicas=[node_id],
+        )
+    return MetadataResponsePartition(
+        partition_index=index,
+        leader_id=node_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=[node_id],
+        isr_nodes=[node_id],
+    )

@@ -1,0 +1,46 @@
+"""Hands out producer ids, each of them once for all time."""
+
+import json
+
+from millrace.storage.log_dir import LogDir
+
+BLOCK_SIZE = 1000
+_FILE_NAME = "producer-ids.json"
+
+
+class ProducerIds:
+    """Takes ids from blocks that are written down as used before the first id of a block goes out.
+
+    A killed broker wastes the rest of its block and never gives an id twice. Owned by the broker loop;
+    not thread-safe.
+    """
+
+    def __init__(self, log_dir: LogDir) -> None:
+        self._path = log_dir.path / _FILE_NAME
+        self._disk = log_dir.disk
+        self._next = self._end = self._read()
+
+    def allocate(self) -> int:
+        """An id that was never given before."""
+        if self._next == self._end:
+            self._take_block()
+        producer_id = self._next
+        self._next += 1
+        return producer_id
+
+    def _take_block(self) -> None:
+        end = self._end + BLOCK_SIZE
+        content = {"version": 1, "next_block_start": end}
+        self._disk.replace(self._path, json.dumps(content).encode() + b"\n")
+        self._end = end
+
+    def _read(self) -> int:
+        try:
+            return int(json.loads(self._path.read_bytes())["next_block_start"])
+        except FileNotFoundError:
+            return 0
+        except (ValueError, KeyError, TypeError) as error:
+            raise OSError(
+                f"{self._path} cannot be read ({error}); restore it, or set next_block_start in it "
+                "above every producer id in use"
+            ) from error
