@@ -129,7 +129,7 @@ class Broker:
             log_dirs, clock=self._clock, disk=self._disk, run_later=self._run_in_thread
         )
         try:
-            self.cluster = LocalCluster(self.config, log_dirs[0], self.partitions, self._clock)
+            self.cluster = LocalCluster(self.config, log_dirs[0], self.partitions)
             self._producer_ids = ProducerIds(log_dirs[0])
         except (OSError, ConfigError) as error:
             self._server.stop()

@@ -23,7 +23,7 @@ class Partitions:
     """Owned by the broker loop; not thread-safe."""
 
     def __init__(self, log_dirs: list[LogDir], *, clock: Clock, disk: Disk, run_later: RunLater) -> None:
-        self._log_dirs = log_dirs
+        self.log_dirs = log_dirs
         self._clock = clock
         self._disk = disk
         self._run_later = run_later
@@ -96,7 +96,7 @@ class Partitions:
 
     def _emptiest_dir(self) -> LogDir:
         homes = list(self._homes.values())
-        return min(self._log_dirs, key=homes.count)
+        return min(self.log_dirs, key=homes.count)
 
     def _open(self, home: LogDir, topic: str, index: int, config: LogConfig) -> Log:
         return Log.open(
@@ -119,6 +119,10 @@ class Partitions:
         for key in [key for key in self._offline if key[0] == topic]:
             del self._offline[key]
 
+    def forget(self, topic: str, index: int) -> None:
+        """Take no notice any more of a partition directory that was found at the start."""
+        self._homes.pop((topic, index), None)
+
     def reconfigure(self, topic: str, config: LogConfig) -> None:
         for partition in self.of_topic(topic):
             partition.log.config = config
@@ -136,7 +140,7 @@ class Partitions:
                 failed = True
                 logger.error("cannot close the log of %s-%d: %s", partition.topic, partition.index, error)
         self.checkpoint()
-        for log_dir in self._log_dirs:
+        for log_dir in self.log_dirs:
             if not failed:
                 log_dir.mark_clean_shutdown()
             log_dir.close()
@@ -145,12 +149,12 @@ class Partitions:
         """Let go of every file as a killed process would."""
         for partition in self:
             partition.log.abandon()
-        for log_dir in self._log_dirs:
+        for log_dir in self.log_dirs:
             log_dir.close()
 
     def checkpoint(self) -> None:
         """Write down how far each log is known to be on disk, and where it starts."""
-        for log_dir in self._log_dirs:
+        for log_dir in self.log_dirs:
             hosted = self.in_dir(log_dir)
             log_dir.write_recovery_points({(p.topic, p.index): p.log.recovery_point for p in hosted})
             log_dir.write_log_start_offsets({(p.topic, p.index): p.log.log_start_offset for p in hosted})
