@@ -9,19 +9,29 @@ from typing import TypeAlias
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
+class OpenFile(io.FileIO):
+    """An unbuffered file that closes when nothing refers to it any more.
+
+    Answers in flight hold a reference, so a segment may drop its file at any time.
+    """
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class Disk:
     """The machine's file system."""
 
     __slots__ = ()
 
-    def open_log(self, path: Path, *, create: bool = False) -> io.FileIO:
-        """Open a segment file for reading and appending; every write lands at its current end."""
+    def open_for_append(self, path: Path, *, create: bool = False) -> OpenFile:
+        """Open a file for reading and appending; every write lands at its current end."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return io.FileIO(os.open(path, flags, 0o644), "rb+")
+        return OpenFile(os.open(path, flags, 0o644), "rb+")
 
-    def open_read_only(self, path: Path) -> io.FileIO:
-        """Open a sealed file."""
-        return io.FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "rb")
+    def open_for_reading(self, path: Path) -> OpenFile:
+        """Open a file that is not written any more."""
+        return OpenFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "rb")
 
     def write(self, fd: int, buffers: Sequence[Bytes]) -> None:
         """Append all buffers with one call where the kernel takes them at once; raise OSError otherwise."""
@@ -33,6 +43,16 @@ class Disk:
         # A short write is how a full disk first shows: the next attempt raises the reason.
         while rest:
             rest = rest[os.write(fd, rest) :]
+
+    def write_at(self, path: Path, position: int, content: Bytes) -> None:
+        """Write a piece of a file, creating it where missing; what lies beyond the piece is cut off."""
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.lseek(fd, position, os.SEEK_SET)
+            self.write(fd, [content])
+            self.truncate(fd, position + len(content))
+        finally:
+            os.close(fd)
 
     def truncate(self, fd: int, size: int) -> None:
         """Cut an open file to size."""

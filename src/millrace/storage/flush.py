@@ -1,0 +1,51 @@
+"""Forcing a log to disk without holding up the broker's loop."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from millrace.disk import Disk, OpenFile
+
+
+class Flush:
+    """One flush under way: run() blocks and belongs in a thread, complete() belongs on the loop."""
+
+    __slots__ = ("_advance", "_directory", "_disk", "_files", "_sealed_indexes", "end_offset")
+
+    def __init__(
+        self,
+        directory: Path,
+        disk: Disk,
+        *,
+        files: Sequence[OpenFile],
+        sealed_indexes: Sequence[Path],
+        end_offset: int,
+        advance: Callable[[int], None],
+    ) -> None:
+        self._directory = directory
+        self._disk = disk
+        self._files = files
+        self._sealed_indexes = sealed_indexes
+        self._advance = advance
+        self.end_offset = end_offset
+
+    def run(self) -> None:
+        """Wait until everything up to end_offset is on disk; touches nothing that the loop owns."""
+        for file in self._files:
+            self._disk.fsync(file.fileno())
+        for path in self._sealed_indexes:
+            self._sync_index(path)
+        if self._sealed_indexes:
+            # A roll has created files since the last flush.
+            self._disk.fsync_directory(self._directory)
+
+    def _sync_index(self, path: Path) -> None:
+        try:
+            with self._disk.open_for_reading(path) as file:
+                self._disk.fsync(file.fileno())
+        except FileNotFoundError:
+            # Retention was faster.
+            return
+
+    def complete(self) -> None:
+        """Move the log's recovery point, once run() has returned."""
+        self._advance(self.end_offset)

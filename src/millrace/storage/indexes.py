@@ -1,0 +1,195 @@
+"""The sparse offset and time indexes of a segment, in Kafka's file format.
+
+Entries are collected in memory and written in blocks, so an append costs no system call and no index keeps a
+file open. What a crash loses is rebuilt from the segment, which recovery has to scan anyway.
+"""
+
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, NamedTuple, TypeAlias
+
+from millrace.disk import Disk
+
+_MAX_BUFFERED_BYTES = 64 * 1024
+
+Entry: TypeAlias = tuple[int, int]
+
+
+class Index:
+    """Fixed-size entries that ascend in both columns: a part in the file, the newest in memory."""
+
+    __slots__ = ("_buffered", "_disk", "_stored", "base_offset", "path")
+
+    ENTRY: ClassVar[struct.Struct]
+
+    def __init__(self, path: Path, base_offset: int, disk: Disk, stored_bytes: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self._disk = disk
+        self._stored = stored_bytes // self.ENTRY.size
+        self._buffered = bytearray()
+
+    def __len__(self) -> int:
+        return self._stored + len(self._buffered) // self.ENTRY.size
+
+    @property
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return len(self) * self.ENTRY.size
+
+    def clear(self) -> None:
+        """Forget every entry; the next write replaces the file's content."""
+        self._stored = 0
+        self._buffered.clear()
+
+    def write(self) -> None:
+        """Bring the file up to date, at its exact size."""
+        self._disk.write_at(self.path, self._stored * self.ENTRY.size, self._buffered)
+        self._stored += len(self._buffered) // self.ENTRY.size
+        self._buffered.clear()
+
+    def _append(self, first: int, second: int) -> None:
+        self._buffered += self.ENTRY.pack(first, second)
+        if len(self._buffered) >= _MAX_BUFFERED_BYTES:
+            self.write()
+
+    def _entry(self, number: int) -> Entry:
+        if number >= self._stored:
+            return self._buffered_entry(number - self._stored)
+        with self._disk.open_for_reading(self.path) as file:
+            return self._stored_entry(file.fileno(), number)
+
+    def _count_up_to(self, column: int, value: int) -> int:
+        """How many entries have at most value in a column."""
+        buffered = len(self._buffered) // self.ENTRY.size
+        if buffered and self._buffered_entry(0)[column] <= value:
+            return self._stored + _count_up_to(self._buffered_entry, buffered, column, value)
+        if not self._stored:
+            return 0
+        with self._disk.open_for_reading(self.path) as file:
+            fd = file.fileno()
+            return _count_up_to(lambda number: self._stored_entry(fd, number), self._stored, column, value)
+
+    def _floor(self, column: int, value: int) -> Entry | None:
+        count = self._count_up_to(column, value)
+        return self._entry(count - 1) if count else None
+
+    def _keep(self, count: int) -> None:
+        """Drop all entries but the first ones."""
+        if count >= self._stored:
+            del self._buffered[(count - self._stored) * self.ENTRY.size :]
+        else:
+            self._stored = count
+            self._buffered.clear()
+
+    def _buffered_entry(self, number: int) -> Entry:
+        first, second = self.ENTRY.unpack_from(self._buffered, number * self.ENTRY.size)
+        return first, second
+
+    def _stored_entry(self, fd: int, number: int) -> Entry:
+        first, second = self.ENTRY.unpack(os.pread(fd, self.ENTRY.size, number * self.ENTRY.size))
+        return first, second
+
+
+class OffsetPosition(NamedTuple):
+    """The last offset of a batch, and where the batch starts in the segment."""
+
+    offset: int
+    position: int
+
+
+class OffsetIndex(Index):
+    """Offset to file position; one entry for every few kilobytes of batches."""
+
+    __slots__ = ()
+
+    ENTRY = struct.Struct(">ii")
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry past the last one."""
+        self._append(offset - self.base_offset, position)
+
+    def last(self) -> OffsetPosition | None:
+        """The newest entry."""
+        return self._absolute(self._entry(len(self) - 1)) if len(self) else None
+
+    def from_end(self, count: int) -> OffsetPosition | None:
+        """The entry that many places before the end, or the first."""
+        return self._absolute(self._entry(max(len(self) - count, 0))) if len(self) else None
+
+    def truncate(self, offset: int) -> None:
+        """Drop the entries past an offset."""
+        self._keep(self._count_up_to(0, offset - self.base_offset))
+
+    def floor_offset(self, offset: int) -> OffsetPosition | None:
+        """The last entry at or before an offset."""
+        return self._absolute(self._floor(0, offset - self.base_offset))
+
+    def floor_position(self, position: int) -> OffsetPosition | None:
+        """The last entry at or before a file position."""
+        return self._absolute(self._floor(1, position))
+
+    def _absolute(self, entry: Entry | None) -> OffsetPosition | None:
+        return None if entry is None else OffsetPosition(self.base_offset + entry[0], entry[1])
+
+
+class TimestampEntry(NamedTuple):
+    """The largest timestamp so far, and the last offset of the batch that holds it."""
+
+    timestamp: int
+    offset: int
+
+
+class TimeIndex(Index):
+    """Timestamp to offset; timestamps ascend even where the records' do not."""
+
+    __slots__ = ("_last_timestamp",)
+
+    ENTRY = struct.Struct(">qi")
+
+    def __init__(self, path: Path, base_offset: int, disk: Disk, stored_bytes: int) -> None:
+        super().__init__(path, base_offset, disk, stored_bytes)
+        self._last_timestamp: int | None = None if self._stored else -1
+
+    def clear(self) -> None:
+        """Forget every entry; the next write replaces the file's content."""
+        super().clear()
+        self._last_timestamp = -1
+
+    def append_if_later(self, timestamp: int, offset: int) -> None:
+        """Add an entry unless the last one is already as late."""
+        if self._last_timestamp is None:
+            last = self.last()
+            self._last_timestamp = -1 if last is None else last.timestamp
+        if timestamp > self._last_timestamp:
+            self._append(timestamp, offset - self.base_offset)
+            self._last_timestamp = timestamp
+
+    def truncate(self, offset: int) -> None:
+        """Drop the entries past an offset."""
+        self._keep(self._count_up_to(1, offset - self.base_offset))
+        self._last_timestamp = None if len(self) else -1
+
+    def last(self) -> TimestampEntry | None:
+        """The newest entry."""
+        return self._absolute(self._entry(len(self) - 1)) if len(self) else None
+
+    def floor_timestamp(self, timestamp: int) -> TimestampEntry | None:
+        """The last entry at or before a timestamp."""
+        return self._absolute(self._floor(0, timestamp))
+
+    def _absolute(self, entry: Entry | None) -> TimestampEntry | None:
+        return None if entry is None else TimestampEntry(entry[0], self.base_offset + entry[1])
+
+
+def _count_up_to(entry_at: Callable[[int], Entry], count: int, column: int, value: int) -> int:
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if entry_at(middle)[column] <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low

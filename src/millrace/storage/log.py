@@ -1,0 +1,505 @@
+"""One partition's log: appending, reading, rolling, flushing, retention."""
+
+import logging
+import random
+import shutil
+import struct
+import uuid
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from millrace.clock import Clock
+from millrace.config import LogConfig
+from millrace.disk import Bytes, Disk
+from millrace.errors import Error, KafkaError
+from millrace.storage import retention, swap, timestamps
+from millrace.storage.file_slice import FileSlice
+from millrace.storage.flush import Flush
+from millrace.storage.indexes import TimeIndex
+from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX, snapshot_path, write_snapshot
+from millrace.storage.producer_state import Producer
+from millrace.storage.recovery import LoadedLog, Loader
+from millrace.storage.segment import (
+    INDEX_SUFFIX,
+    INDEX_SUFFIXES,
+    MAX_RELATIVE_OFFSET,
+    SEGMENT_SUFFIXES,
+    Segment,
+)
+from millrace.storage.timestamps import TimestampOffset
+from millrace.storage.validation import AppendRules, check_header, look_into
+from millrace.wire.records import MAGIC_POSITION, NO_PRODUCER_ID, NO_TIMESTAMP
+
+logger = logging.getLogger(__name__)
+
+PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
+DELETED_DIRECTORY_SUFFIX = "-delete"
+# Behind this much log a flush also keeps the producers, so that a recovery need not replay more.
+_SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
+_REMEMBERED_READ_POSITIONS = 32
+
+# Base offset, length, leader epoch: what a batch starts with and the broker decides about.
+_BATCH_START = struct.Struct(">qii")
+
+
+class Appended(NamedTuple):
+    """Where a batch stands in the log."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool = False
+
+
+class Log:
+    """One partition's log. Owned by the broker loop; not thread-safe."""
+
+    __slots__ = (
+        "_active",
+        "_clock",
+        "_config",
+        "_disk",
+        "_leader_epochs",
+        "_max_index_entries",
+        "_producer_id_expiration_ms",
+        "_producers",
+        "_read_positions",
+        "_roll_jitter_ms",
+        "_rules",
+        "_sealed_bytes",
+        "_snapshot_offset",
+        "_snapshot_size",
+        "directory",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "recovery_point",
+        "segments",
+        "topic",
+    )
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        config: LogConfig,
+        *,
+        clock: Clock,
+        disk: Disk,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean: bool = False,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+    ) -> "Log":
+        """Open a partition's directory, creating it where missing and recovering it after an unclean stop."""
+        try:
+            loaded = Loader(directory, config, clock, disk).load(
+                recovery_point, log_start_offset, clean=clean
+            )
+        except OSError as failure:
+            message = f"Cannot open the log {directory}: {failure.strerror or failure}"
+            raise KafkaError(Error.KAFKA_STORAGE_ERROR, message) from failure
+        loaded.producers.expire(clock.now_ms() - producer_id_expiration_ms)
+        log = cls(directory, config, clock, disk, loaded)
+        log.log_start_offset = max(log_start_offset, log.log_start_offset)
+        log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
+        log._producer_id_expiration_ms = producer_id_expiration_ms
+        return log
+
+    def __init__(
+        self, directory: Path, config: LogConfig, clock: Clock, disk: Disk, loaded: LoadedLog
+    ) -> None:
+        self.directory = directory
+        self.topic, _, number = directory.name.rpartition("-")
+        self.partition = int(number)
+        self._clock = clock
+        self._disk = disk
+        self.segments = loaded.segments
+        self._active = loaded.segments[-1]
+        self._sealed_bytes = sum(segment.size for segment in loaded.segments[:-1])
+        self.log_start_offset = loaded.segments[0].base_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.recovery_point = 0
+        self._leader_epochs = loaded.leader_epochs
+        self._producers = loaded.producers
+        self._producer_id_expiration_ms = PRODUCER_ID_EXPIRATION_MS
+        self._snapshot_offset = loaded.snapshot_offset
+        self._snapshot_size = self.size
+        # Offset to segment and position, for the offsets where recent reads ended.
+        self._read_positions: dict[int, tuple[Segment, int]] = {}
+        self.config = config
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's configuration; setting it takes effect with the next append."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._rules = AppendRules(config, self.directory.name)
+        # The time index has the larger entries, and gets one more when the segment is sealed.
+        self._max_index_entries = config.segment_index_bytes // TimeIndex.ENTRY.size - 1
+        self._roll_jitter_ms = _pick_jitter(config)
+
+    @property
+    def size(self) -> int:
+        """Bytes in all segments."""
+        return self._sealed_bytes + self._active.size
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The leader epoch of the newest batch."""
+        return self._leader_epochs.latest if self._leader_epochs.entries else None
+
+    @property
+    def unflushed_messages(self) -> int:
+        """How many offsets a power cut could cost."""
+        return self.log_end_offset - self.recovery_point
+
+    def active_producers(self) -> list[Producer]:
+        """The idempotent producers this log still remembers."""
+        return list(self._producers)
+
+    # Appending
+
+    def append(self, records: memoryview, leader_epoch: int) -> Appended:
+        """Append the batch that a client sent; a refused one raises KafkaError and changes nothing."""
+        rules = self._rules
+        now_ms = self._clock.now_ms()
+        header = check_header(records, rules, now_ms)
+        batch: Bytes = records
+        if rules.looks_into_batches:
+            header, batch = look_into(records, header, rules, now_ms)
+        append_time = now_ms if rules.is_log_append_time else NO_TIMESTAMP
+        has_producer = header.producer_id != NO_PRODUCER_ID
+        if has_producer:
+            repeated = self._producers.check(header)
+            if repeated is not None:
+                return Appended(
+                    repeated.first_offset, repeated.last_offset, append_time, self.log_start_offset, True
+                )
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        length = len(batch)
+        start = _BATCH_START.pack(base_offset, header.length, leader_epoch)
+        try:
+            segment = self._segment_for(length, last_offset, header.max_timestamp, now_ms)
+            segment.append(
+                (start, memoryview(batch)[MAGIC_POSITION:]), length, last_offset, header.max_timestamp
+            )
+        except OSError as failure:
+            raise self._storage_error("append to", failure) from failure
+        self.log_end_offset = last_offset + 1
+        if has_producer:
+            self._producers.record(header, base_offset)
+        if leader_epoch > self._leader_epochs.latest:
+            self._leader_epochs.assign(leader_epoch, base_offset)
+        return Appended(base_offset, last_offset, append_time, self.log_start_offset)
+
+    def _segment_for(self, length: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
+        """The active segment, or a new one where this batch may not go into it any more."""
+        active, config = self._active, self._config
+        if length > config.segment_bytes:
+            raise KafkaError(
+                Error.RECORD_LIST_TOO_LARGE,
+                f"A batch of {length} bytes does not fit into a segment of {config.segment_bytes} bytes",
+            )
+        if (
+            active.size + length > config.segment_bytes
+            or last_offset - active.base_offset > MAX_RELATIVE_OFFSET
+            or active.index_entries >= self._max_index_entries
+            or (
+                active.size
+                and active.age_at(max_timestamp, now_ms) > config.segment_ms - self._roll_jitter_ms
+            )
+        ):
+            self.roll()
+        return self._active
+
+    def roll(self) -> None:
+        """Seal the active segment and start the next one."""
+        sealed = self._active
+        now_ms = self._clock.now_ms()
+        interval = self._config.index_interval_bytes
+        # First what may fail; until it has succeeded nothing has changed.
+        active = Segment.create(self.directory, self.log_end_offset, self._disk, interval, now_ms)
+        self._write_indexes(sealed)
+        self._take_snapshot()
+        self.segments.append(active)
+        self._active = active
+        self._sealed_bytes += sealed.size
+        self._roll_jitter_ms = _pick_jitter(self._config)
+        self._read_positions.clear()
+
+    def _write_indexes(self, segment: Segment) -> None:
+        try:
+            segment.write_indexes()
+        except OSError as failure:
+            logger.warning(
+                "%s: cannot write the index: %s; it will be rebuilt", segment.path(INDEX_SUFFIX), failure
+            )
+
+    def _take_snapshot(self) -> None:
+        """Keep the producers as of the log's end; of snapshots that are no segment's, the newest stays."""
+        offset = self.log_end_offset
+        if offset in (self._snapshot_offset, self.segments[0].base_offset):
+            return
+        try:
+            write_snapshot(self.directory, offset, self._producers, self._disk)
+        except OSError as failure:
+            logger.warning("%s: cannot keep the producers' state: %s", self.directory, failure)
+            return
+        previous, self._snapshot_offset = self._snapshot_offset, offset
+        self._snapshot_size = self.size
+        if previous >= 0 and not any(segment.base_offset == previous for segment in self.segments):
+            self._disk.remove(snapshot_path(self.directory, previous))
+
+    # Reading
+
+    def read(
+        self, offset: int, max_bytes: int, *, min_one_batch: bool, up_to: int | None = None
+    ) -> FileSlice | None:
+        """Whole batches from the one that holds offset on; None where there is nothing to send.
+
+        With min_one_batch the first batch is given even where it alone is larger than max_bytes. Batches at
+        or past the offset up_to are left out.
+        """
+        end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= end_offset:
+            raise KafkaError(
+                Error.OFFSET_OUT_OF_RANGE,
+                f"Offset {offset} of {self.directory.name} is not in [{self.log_start_offset}, {end_offset}]",
+            )
+        if up_to is None or up_to > end_offset:
+            up_to = end_offset
+        if offset >= up_to:
+            return None
+        try:
+            return self._read(offset, max_bytes, min_one_batch, up_to)
+        except OSError as failure:
+            raise self._storage_error("read", failure) from failure
+
+    def _read(self, offset: int, max_bytes: int, min_one_batch: bool, up_to: int) -> FileSlice | None:
+        found = self._read_positions.get(offset) or self._locate(offset)
+        if found is None:
+            return None
+        segment, start = found
+        end, next_offset = self._end_of(segment, up_to)
+        if end - start > max_bytes:
+            cut, header = segment.cut(start, start + max_bytes)
+            if cut > start:
+                end, next_offset = cut, header.base_offset
+            elif min_one_batch:
+                end, next_offset = start + header.size, header.next_offset
+            else:
+                return None
+        if end <= start:
+            return None
+        # Readers mostly go on where they stopped, which then needs no search.
+        self._remember_position(next_offset, segment, end)
+        return FileSlice(segment.file, start, end - start)
+
+    def _locate(self, offset: int) -> tuple[Segment, int] | None:
+        first = self._segment_number(offset)
+        for segment in self.segments[first:]:
+            # Compaction may have taken what lay between a segment's last batch and the next segment.
+            found = segment.locate(offset)
+            if found is not None:
+                self._remember_position(offset, segment, found[0])
+                return segment, found[0]
+        return None
+
+    def _segment_number(self, offset: int) -> int:
+        return max(bisect_right(self.segments, offset, key=_base_offset) - 1, 0)
+
+    def _end_of(self, segment: Segment, up_to: int) -> tuple[int, int]:
+        """Where a read in a segment ends at most, and the offset that follows."""
+        if segment is self._active:
+            next_offset = self.log_end_offset
+        else:
+            next_offset = self.segments[self._segment_number(segment.base_offset) + 1].base_offset
+        if up_to >= next_offset:
+            return segment.size, next_offset
+        remembered = self._read_positions.get(up_to)
+        if remembered is not None and remembered[0] is segment:
+            return remembered[1], up_to
+        found = segment.locate(up_to)
+        return (found[0] if found else segment.size), up_to
+
+    def _remember_position(self, offset: int, segment: Segment, position: int) -> None:
+        if segment is not self._active and position == segment.size:
+            return
+        positions = self._read_positions
+        if len(positions) >= _REMEMBERED_READ_POSITIONS and offset not in positions:
+            del positions[next(iter(positions))]
+        positions[offset] = (segment, position)
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first record whose timestamp is at least the given one."""
+        with self._storing("read"):
+            return timestamps.first_at_or_after(self.segments, timestamp_ms, self.log_start_offset)
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """The first record that has the largest timestamp."""
+        with self._storing("read"):
+            return timestamps.latest(self.segments)
+
+    def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
+        """The largest epoch up to the given one and the offset where it ended; (-1, -1) where unknown."""
+        return self._leader_epochs.end_offset(leader_epoch, self.log_end_offset)
+
+    @contextmanager
+    def _storing(self, action: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as failure:
+            raise self._storage_error(action, failure) from failure
+
+    def _storage_error(self, action: str, failure: OSError) -> KafkaError:
+        message = f"Cannot {action} {self.directory.name}: {failure.strerror or failure}"
+        logger.error("%s (%s)", message, self.directory)
+        return KafkaError(Error.KAFKA_STORAGE_ERROR, message)
+
+    # Retention
+
+    def delete_records_before(self, offset: int) -> int:
+        """Advance the log's start; the segments below it go with the next retention run."""
+        if offset > self.log_end_offset:
+            raise KafkaError(
+                Error.OFFSET_OUT_OF_RANGE,
+                f"Offset {offset} is past the end {self.log_end_offset} of {self.directory.name}",
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self._leader_epochs.truncate_from_start(offset)
+        return self.log_start_offset
+
+    def apply_retention(self) -> list[Path]:
+        """Let go of expired segments; returns their renamed files, to remove after file.delete.delay.ms."""
+        now_ms = self._clock.now_ms()
+        self._producers.expire(now_ms - self._producer_id_expiration_ms)
+        with self._storing("apply retention to"):
+            expired = retention.count_expired(self.segments, self._config, self.log_start_offset, now_ms)
+            if not expired:
+                return []
+            if expired == len(self.segments):
+                self.roll()
+            return self._remove_oldest(expired)
+
+    def _remove_oldest(self, count: int) -> list[Path]:
+        removed = self.segments[:count]
+        del self.segments[:count]
+        self._sealed_bytes -= sum(segment.size for segment in removed)
+        self._read_positions.clear()
+        logger.info("%s: removing %d expired segments", self.directory, count)
+        self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
+        self._leader_epochs.truncate_from_start(self.log_start_offset)
+        return [path for segment in removed for path in self._retire(segment)]
+
+    def _retire(self, segment: Segment) -> Iterator[Path]:
+        segment.release_file()
+        for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
+            path = segment.path(suffix)
+            if path.exists():
+                retired = path.with_name(path.name + swap.DELETED_SUFFIX)
+                self._disk.rename(path, retired)
+                yield retired
+
+    def replace_segments(self, replaced: Sequence[int], base_offset: int) -> list[Path] | None:
+        """Put a staged compacted segment in the place of sealed ones; returns the old files for removal.
+
+        Nothing is done, and None returned, where retention has meanwhile taken one of them.
+        """
+        first = self._segment_number(replaced[0])
+        old = self.segments[first : first + len(replaced)]
+        if [segment.base_offset for segment in old] != list(replaced):
+            return None
+        for segment in old:
+            segment.release_file()
+        retired = swap.put_in_place(self.directory, base_offset, replaced, self._disk)
+        new = Segment.listed(self.directory, base_offset, self._disk, self._config.index_interval_bytes)
+        self.segments[first : first + len(replaced)] = [new]
+        self._sealed_bytes += new.size - sum(segment.size for segment in old)
+        self._read_positions.clear()
+        return retired
+
+    # Flushing and closing
+
+    def begin_flush(self) -> Flush | None:
+        """Prepare a flush of everything appended so far; None where nothing is unflushed.
+
+        Run its run() in a thread, then its complete() on the loop.
+        """
+        if self.recovery_point == self.log_end_offset:
+            return None
+        with self._storing("flush"):
+            return self._prepare_flush()
+
+    def _prepare_flush(self) -> Flush:
+        dirty = self.segments[self._segment_number(self.recovery_point) :]
+        # A recovery starts from the active segment's newest index entry before the recovery point.
+        self._write_indexes(self._active)
+        if self.size - self._snapshot_size > _SNAPSHOT_INTERVAL_BYTES:
+            self._take_snapshot()
+        return Flush(
+            self.directory,
+            self._disk,
+            files=[segment.file for segment in dirty],
+            sealed_indexes=[segment.path(suffix) for segment in dirty[:-1] for suffix in INDEX_SUFFIXES],
+            end_offset=self.log_end_offset,
+            advance=self._advance_recovery_point,
+        )
+
+    def _advance_recovery_point(self, offset: int) -> None:
+        self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
+
+    def flush(self) -> None:
+        """Force everything appended so far to disk, and wait for it."""
+        flush = self.begin_flush()
+        if flush is not None:
+            with self._storing("flush"):
+                flush.run()
+            flush.complete()
+
+    def release_idle_files(self) -> None:
+        """Let go of files that nobody has used since the last call."""
+        for segment in self.segments:
+            segment.release_idle_file()
+
+    def close(self) -> None:
+        """Flush, complete the indexes and keep the producers, so that opening needs no recovery."""
+        self.flush()
+        self._write_indexes(self._active)
+        self._take_snapshot()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of all files and leave the directory as a killed process would."""
+        for segment in self.segments:
+            segment.release_file()
+        self._read_positions.clear()
+
+    def delete(self) -> Callable[[], None]:
+        """Take the log out of the way by renaming its directory; returns the slow rest, for a thread."""
+        self.abandon()
+        unique = f".{uuid.uuid4().hex}{DELETED_DIRECTORY_SUFFIX}"
+        # File names end at 255 bytes.
+        doomed = self.directory.with_name(self.directory.name[: 255 - len(unique)] + unique)
+        with self._storing("delete"):
+            self._disk.rename(self.directory, doomed)
+        return lambda: shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def _pick_jitter(config: LogConfig) -> int:
+    """Spread the rolls of partitions that were created together."""
+    limit = min(config.segment_jitter_ms, config.segment_ms)
+    return random.randrange(limit) if limit > 0 else 0

@@ -1,0 +1,314 @@
+"""Opening a log's directory: listing its segments, and mending what an unclean stop left behind."""
+
+import logging
+import mmap
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from millrace.clock import Clock
+from millrace.config import LogConfig
+from millrace.disk import Disk
+from millrace.storage import swap
+from millrace.storage.cleaned_segment import CLEANED_SUFFIX
+from millrace.storage.leader_epochs import LeaderEpochs
+from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX, read_snapshot, snapshot_path
+from millrace.storage.producer_state import ProducerStates
+from millrace.storage.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    MAX_RELATIVE_OFFSET,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    Segment,
+)
+from millrace.wire.records import (
+    ATTRIBUTES_POSITION,
+    HEADER_BYTES,
+    MAGIC,
+    BatchHeader,
+    CorruptBatch,
+    crc32c,
+    read_header,
+)
+
+logger = logging.getLogger(__name__)
+
+_LEFTOVER_SUFFIXES = (CLEANED_SUFFIX, swap.SWAP_SUFFIX, swap.DELETED_SUFFIX)
+_TEMPORARY_SUFFIX = ".tmp"
+# How far back, in index entries, a restart looks for batches that a client may still repeat.
+_RECENT_INDEX_ENTRIES = 32
+
+
+class LoadedLog(NamedTuple):
+    """What a log's directory holds."""
+
+    segments: list[Segment]
+    log_end_offset: int
+    producers: ProducerStates
+    leader_epochs: LeaderEpochs
+    # Of the newest snapshot of the producers, -1 where there is none.
+    snapshot_offset: int
+
+
+class Loader:
+    """Loads one log's directory."""
+
+    def __init__(self, directory: Path, config: LogConfig, clock: Clock, disk: Disk) -> None:
+        self._directory = directory
+        self._config = config
+        self._clock = clock
+        self._disk = disk
+        self._segments: list[Segment] = []
+        self._snapshot_offsets: list[int] = []
+        self._producers = ProducerStates()
+        self._leader_epochs = LeaderEpochs(directory, disk, [])
+
+    def load(self, recovery_point: int, log_start_offset: int, *, clean: bool) -> LoadedLog:
+        """List the segments, recover them unless the stop was clean, restore the producers."""
+        if self._directory.is_dir():
+            self._list_files()
+            self._leader_epochs = LeaderEpochs.load(self._directory, self._disk)
+        else:
+            self._directory.mkdir(parents=True)
+        if not self._segments:
+            self._segments.append(self._new_segment(log_start_offset))
+        end_offset = self._end_offset_if_intact() if clean else None
+        if end_offset is None:
+            end_offset = self._recover(recovery_point)
+        if end_offset < log_start_offset:
+            end_offset = self._start_over(log_start_offset)
+        self._restore_producers(end_offset)
+        newest_snapshot = self._remove_stray_snapshots(end_offset)
+        self._leader_epochs.truncate_from_end(end_offset)
+        return LoadedLog(self._segments, end_offset, self._producers, self._leader_epochs, newest_snapshot)
+
+    # Files
+
+    def _list_files(self) -> None:
+        sizes = _file_sizes(self._directory)
+        if any(name.endswith(_LEFTOVER_SUFFIXES) for name in sizes):
+            swap.recover(self._directory, self._disk)
+            sizes = _file_sizes(self._directory)
+        for name in sizes:
+            stem, dot, suffix = name.partition(".")
+            if name.endswith(_TEMPORARY_SUFFIX):
+                self._disk.remove(self._directory / name)
+            elif not stem.isdigit():
+                continue
+            elif dot + suffix == LOG_SUFFIX:
+                self._segments.append(self._listed_segment(stem, sizes))
+            elif dot + suffix == SNAPSHOT_SUFFIX:
+                self._snapshot_offsets.append(int(stem))
+            elif dot + suffix in SEGMENT_SUFFIXES and stem + LOG_SUFFIX not in sizes:
+                logger.warning("%s: removing the index of a segment that is gone", self._directory / name)
+                self._disk.remove(self._directory / name)
+        self._segments.sort(key=lambda segment: segment.base_offset)
+        self._snapshot_offsets.sort()
+
+    def _listed_segment(self, stem: str, sizes: dict[str, int]) -> Segment:
+        return Segment(
+            self._directory,
+            int(stem),
+            self._disk,
+            self._config.index_interval_bytes,
+            size=sizes[stem + LOG_SUFFIX],
+            index_bytes=sizes.get(stem + INDEX_SUFFIX, 0),
+            time_index_bytes=sizes.get(stem + TIME_INDEX_SUFFIX, 0),
+            created_ms=self._clock.now_ms(),
+        )
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        interval = self._config.index_interval_bytes
+        return Segment.create(self._directory, base_offset, self._disk, interval, self._clock.now_ms())
+
+    def _remove_segments(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            segment.release_file()
+            for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
+                self._disk.remove(segment.path(suffix))
+
+    def _start_over(self, log_start_offset: int) -> int:
+        logger.warning(
+            "%s: ends before its start offset %d; starting over", self._directory, log_start_offset
+        )
+        self._remove_segments(self._segments)
+        self._segments = [self._new_segment(log_start_offset)]
+        return log_start_offset
+
+    # A clean stop
+
+    def _end_offset_if_intact(self) -> int | None:
+        try:
+            return self._segments[-1].read_end_offset()
+        except CorruptBatch as fault:
+            logger.warning("%s; recovering the log although it was closed cleanly", fault.message)
+            return None
+
+    # An unclean stop
+
+    def _recover(self, recovery_point: int) -> int:
+        """Check every batch from the recovery point on; returns the offset where the intact log ends."""
+        started = self._clock.monotonic()
+        bases = [segment.base_offset for segment in self._segments]
+        first = max((number for number, base in enumerate(bases) if base <= recovery_point), default=0)
+        scan = _Scan(bases[first], self._leader_epochs)
+        for number in range(first, len(self._segments)):
+            if not scan.check(self._segments[number], recovery_point):
+                self._drop_segments_after(number)
+                break
+        if scan.batches or scan.cut_bytes:
+            logger.info(
+                "%s: recovered in %.0f ms: checked %d batches from offset %d on, cut %d bytes, ends at %d",
+                self._directory,
+                (self._clock.monotonic() - started) * 1000,
+                scan.batches,
+                min(recovery_point, scan.next_offset),
+                scan.cut_bytes,
+                scan.next_offset,
+            )
+        return scan.next_offset
+
+    def _drop_segments_after(self, number: int) -> None:
+        lost = self._segments[number + 1 :]
+        if lost:
+            logger.warning(
+                "%s: removing %d segments (%d bytes) that follow the corrupt batch",
+                self._directory,
+                len(lost),
+                sum(segment.size for segment in lost),
+            )
+            self._remove_segments(lost)
+            del self._segments[number + 1 :]
+
+    # Producers
+
+    def _restore_producers(self, end_offset: int) -> None:
+        """Take the newest usable snapshot and replay what was appended since."""
+        start_offset = 0
+        for offset in reversed(self._snapshot_offsets):
+            snapshot = read_snapshot(self._directory, offset) if offset <= end_offset else None
+            if snapshot is not None:
+                self._producers, start_offset = snapshot, offset
+                break
+        if len(self._producers):
+            self._recall_recent_batches()
+        for segment, following in zip(self._segments, [*self._segments[1:], None], strict=True):
+            if (following.base_offset if following else end_offset) > start_offset:
+                _replay(segment, start_offset, self._producers)
+
+    def _recall_recent_batches(self) -> None:
+        """A snapshot keeps one batch of each producer, but a client may repeat its last five."""
+        recent = ProducerStates()
+        active = self._segments[-1]
+        if not active.size:
+            return
+        entry = active.offset_index.from_end(_RECENT_INDEX_ENTRIES)
+        _replay(active, entry.offset if entry else 0, recent)
+        for producer in self._producers:
+            producer.recall(recent)
+
+    def _remove_stray_snapshots(self, end_offset: int) -> int:
+        """Keep the segments' own snapshots and the newest; returns its offset."""
+        newest = max((offset for offset in self._snapshot_offsets if offset <= end_offset), default=-1)
+        kept = {newest, *(segment.base_offset for segment in self._segments)}
+        for offset in self._snapshot_offsets:
+            if offset not in kept or offset > end_offset:
+                self._disk.remove(snapshot_path(self._directory, offset))
+        return newest
+
+
+class _Scan:
+    """The walk over all batches of an unclean log."""
+
+    def __init__(self, next_offset: int, leader_epochs: LeaderEpochs) -> None:
+        self.next_offset = next_offset
+        self.batches = 0
+        self.cut_bytes = 0
+        self._leader_epochs = leader_epochs
+
+    def check(self, segment: Segment, recovery_point: int) -> bool:
+        """Rebuild what is derived from a segment's batches; False where it had to be cut."""
+        file_bytes = segment.size
+        self.next_offset = max(self.next_offset, segment.base_offset)
+        if segment.base_offset < recovery_point:
+            # What was flushed is trusted, as far as the indexes lead to it.
+            segment.forget_contents_after(recovery_point - 1)
+        else:
+            segment.forget_contents()
+        fault = self._account_for_batches(segment, file_bytes)
+        if fault:
+            self._cut(segment, file_bytes, fault)
+        segment.write_indexes()
+        return fault is None
+
+    def _account_for_batches(self, segment: Segment, end: int) -> str | None:
+        if not end:
+            return None
+        position = segment.size
+        with (
+            mmap.mmap(segment.file.fileno(), end, access=mmap.ACCESS_READ) as mapped,
+            memoryview(mapped) as content,
+        ):
+            while position < end:
+                if end - position < HEADER_BYTES:
+                    return "the file ends within a batch header"
+                header = read_header(content, position)
+                fault = self._fault(header, segment, position, end)
+                if fault:
+                    return fault
+                if header.crc != crc32c(
+                    bytes(content[position + ATTRIBUTES_POSITION : position + header.size])
+                ):
+                    return "the checksum of a batch does not match"
+                segment.account_for(header.size, header.last_offset, header.max_timestamp)
+                self._leader_epochs.assign(header.leader_epoch, header.base_offset)
+                self.next_offset = header.next_offset
+                self.batches += 1
+                position += header.size
+        return None
+
+    def _fault(self, header: BatchHeader, segment: Segment, position: int, end: int) -> str | None:
+        if header.magic != MAGIC or header.size < HEADER_BYTES or header.last_offset_delta < 0:
+            return "there is no batch where one should start"
+        if position + header.size > end:
+            return "the file ends within a batch"
+        if (
+            header.base_offset < self.next_offset
+            or header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        ):
+            return f"a batch starts at offset {header.base_offset} instead of {self.next_offset}"
+        return None
+
+    def _cut(self, segment: Segment, file_bytes: int, fault: str) -> None:
+        cut = file_bytes - segment.size
+        self.cut_bytes += cut
+        logger.warning(
+            "%s: %s at offset %d (position %d); cutting the last %d bytes",
+            segment.path(LOG_SUFFIX),
+            fault,
+            self.next_offset,
+            segment.size,
+            cut,
+        )
+        segment.truncate_file()
+
+
+def _replay(segment: Segment, start_offset: int, producers: ProducerStates) -> None:
+    if not segment.size:
+        return
+    try:
+        found = segment.locate(start_offset)
+        if found is None:
+            return
+        for _, header in segment.headers(found[0]):
+            if header.has_producer_id and header.base_offset >= start_offset:
+                producers.record(header, header.base_offset)
+    except CorruptBatch as fault:
+        logger.warning("%s; producers of the rest of this segment are unknown", fault.message)
+
+
+def _file_sizes(directory: Path) -> dict[str, int]:
+    with os.scandir(directory) as entries:
+        return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}

@@ -1,0 +1,42 @@
+"""Which segments a log may let go of."""
+
+from collections.abc import Sequence
+
+from millrace.config import LogConfig
+from millrace.storage.segment import Segment
+
+
+def count_expired(segments: Sequence[Segment], config: LogConfig, log_start_offset: int, now_ms: int) -> int:
+    """How many of a log's oldest segments are past their retention."""
+    expired = _before_start(segments, log_start_offset)
+    if "delete" in config.cleanup_policy:
+        expired = max(expired, _too_old(segments, config.retention_ms, now_ms))
+        expired = max(expired, _too_much(segments, config.retention_bytes))
+    return expired
+
+
+def _before_start(segments: Sequence[Segment], log_start_offset: int) -> int:
+    """Segments that DeleteRecords has left behind; the active one stays."""
+    return sum(1 for following in segments[1:] if following.base_offset <= log_start_offset)
+
+
+def _too_old(segments: Sequence[Segment], retention_ms: int, now_ms: int) -> int:
+    if retention_ms < 0:
+        return 0
+    for count, segment in enumerate(segments):
+        is_empty_active = segment is segments[-1] and not segment.size
+        if is_empty_active or now_ms - segment.retention_timestamp() <= retention_ms:
+            return count
+    return len(segments)
+
+
+def _too_much(segments: Sequence[Segment], retention_bytes: int) -> int:
+    if retention_bytes < 0:
+        return 0
+    excess = sum(segment.size for segment in segments) - retention_bytes
+    for count, segment in enumerate(segments):
+        is_empty_active = segment is segments[-1] and not segment.size
+        if is_empty_active or excess < segment.size:
+            return count
+        excess -= segment.size
+    return len(segments)

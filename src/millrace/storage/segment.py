@@ -1,0 +1,380 @@
+"""One segment of a log: a file of batches and its two indexes."""
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from millrace.disk import Bytes, Disk, OpenFile
+from millrace.storage.indexes import OffsetIndex, OffsetPosition, TimeIndex
+from millrace.wire.records import HEADER_BYTES, MAGIC, BatchHeader, CorruptBatch, read_header
+
+logger = logging.getLogger(__name__)
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+_WINDOW_BYTES = 8 * 1024
+
+
+class Segment:
+    """Batches from base_offset on; only a log's last segment is appended to."""
+
+    __slots__ = (
+        "_bytes_since_index_entry",
+        "_directory",
+        "_disk",
+        "_file",
+        "_first_timestamp",
+        "_has_torn_tail",
+        "_index_interval_bytes",
+        "_indexes_checked",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "_used",
+        "base_offset",
+        "created_ms",
+        "index_entries",
+        "offset_index",
+        "size",
+        "time_index",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        disk: Disk,
+        index_interval_bytes: int,
+        *,
+        size: int = 0,
+        index_bytes: int = 0,
+        time_index_bytes: int = 0,
+        created_ms: int = 0,
+    ) -> None:
+        self._directory = directory
+        self.base_offset = base_offset
+        self._disk = disk
+        self._index_interval_bytes = index_interval_bytes
+        self.size = size
+        self.created_ms = created_ms
+        self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), base_offset, disk, index_bytes)
+        self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX), base_offset, disk, time_index_bytes)
+        self.index_entries = len(self.offset_index)
+        # What an existing file holds is read when first needed: None until then.
+        self._first_timestamp: int | None = None
+        self._max_timestamp: int | None = None if size else -1
+        self._max_timestamp_offset = base_offset
+        self._bytes_since_index_entry = 0
+        self._file: OpenFile | None = None
+        self._used = False
+        self._has_torn_tail = False
+        self._indexes_checked = not size
+
+    @classmethod
+    def create(
+        cls, directory: Path, base_offset: int, disk: Disk, index_interval_bytes: int, created_ms: int
+    ) -> "Segment":
+        """Start an empty segment on disk."""
+        segment = cls(directory, base_offset, disk, index_interval_bytes, created_ms=created_ms)
+        segment._file = disk.open_for_append(segment.path(LOG_SUFFIX), create=True)
+        return segment
+
+    @classmethod
+    def listed(cls, directory: Path, base_offset: int, disk: Disk, index_interval_bytes: int) -> "Segment":
+        """Take over the files of a complete segment."""
+        sizes = [
+            (directory / f"{base_offset:020d}{suffix}").stat().st_size
+            for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        ]
+        return cls(
+            directory,
+            base_offset,
+            disk,
+            index_interval_bytes,
+            size=sizes[0],
+            index_bytes=sizes[1],
+            time_index_bytes=sizes[2],
+        )
+
+    def path(self, suffix: str) -> Path:
+        """The file of this segment with a suffix."""
+        return self._directory / f"{self.base_offset:020d}{suffix}"
+
+    @property
+    def file(self) -> OpenFile:
+        """The open log file; opened when first needed."""
+        self._used = True
+        if self._file is None:
+            self._file = self._disk.open_for_append(self.path(LOG_SUFFIX))
+        return self._file
+
+    def release_file(self) -> None:
+        """Let go of the log file; slices in flight keep it open until they are sent."""
+        self._file = None
+
+    def release_idle_file(self) -> None:
+        """Let go of the log file unless it was used since the last call."""
+        if not self._used:
+            self._file = None
+        self._used = False
+
+    # Appending
+
+    def append(self, buffers: Sequence[Bytes], length: int, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch at the end; after an OSError the segment is as it was before."""
+        file = self._file or self.file
+        if self._has_torn_tail:
+            self._cut_torn_tail(file)
+        try:
+            self._disk.write(file.fileno(), buffers)
+        except OSError:
+            self._has_torn_tail = True
+            self._cut_torn_tail(file)
+            raise
+        self._used = True
+        self.account_for(length, last_offset, max_timestamp)
+
+    def _cut_torn_tail(self, file: OpenFile) -> None:
+        # While the torn bytes are there nothing may be appended behind them.
+        self._disk.truncate(file.fileno(), self.size)
+        self._has_torn_tail = False
+
+    def account_for(self, length: int, last_offset: int, max_timestamp: int) -> None:
+        """Take a batch that stands at the end of the file into size, timestamps and indexes."""
+        if self._first_timestamp is None and not self.size:
+            self._first_timestamp = max_timestamp
+        known = self._max_timestamp if self._max_timestamp is not None else self.max_timestamp
+        if max_timestamp > known:
+            self._max_timestamp = max_timestamp
+            self._max_timestamp_offset = last_offset
+        if self._bytes_since_index_entry > self._index_interval_bytes:
+            self._add_index_entries(last_offset)
+        self.size += length
+        self._bytes_since_index_entry += length
+
+    def _add_index_entries(self, last_offset: int) -> None:
+        self._bytes_since_index_entry = 0
+        self.index_entries += 1
+        try:
+            self.offset_index.append(last_offset, self.size)
+            self.time_index.append_if_later(self.max_timestamp, self._max_timestamp_offset)
+        except OSError as failure:
+            # The entries stay in memory; only their way to the file is late.
+            logger.warning("%s: cannot write the index: %s", self.path(INDEX_SUFFIX), failure)
+
+    def write_indexes(self) -> None:
+        """Complete the indexes and bring their files up to date, as on roll and close."""
+        self.ensure_indexes()
+        self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
+        self.offset_index.write()
+        self.time_index.write()
+
+    # Timestamps
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest record timestamp, -1 where there is none."""
+        if self._max_timestamp is None:
+            return self._load_max_timestamp()
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """The last offset of the first batch that holds the largest timestamp."""
+        if self._max_timestamp is None:
+            self._load_max_timestamp()
+        return self._max_timestamp_offset
+
+    def _load_max_timestamp(self) -> int:
+        self.ensure_indexes()
+        if self._max_timestamp is not None:
+            return self._max_timestamp
+        last = self.time_index.last()
+        self._max_timestamp, self._max_timestamp_offset = last or (-1, self.base_offset)
+        return self._max_timestamp
+
+    @property
+    def first_timestamp(self) -> int:
+        """The timestamp of the first batch, -1 where it has none."""
+        if self._first_timestamp is None:
+            if not self.size:
+                return -1
+            self._first_timestamp = next(header.max_timestamp for _, header in self.headers(0))
+        return self._first_timestamp
+
+    def aged_since(self) -> int:
+        """The time from which the segment's age counts: its first batch's, else its creation."""
+        first = self.first_timestamp
+        return first if first >= 0 else self.created_ms
+
+    def age_at(self, max_timestamp: int, now_ms: int) -> int:
+        """How old the segment is when a batch arrives: by the batches' own time where they have one."""
+        first = self.first_timestamp
+        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+
+    def retention_timestamp(self) -> int:
+        """The time retention counts from: the largest timestamp, else the file's own."""
+        largest = self.max_timestamp
+        if largest >= 0:
+            return largest
+        return int(self.path(LOG_SUFFIX).stat().st_mtime * 1000)
+
+    # Reading
+
+    def headers(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """Every batch header from a batch's position on, with few reads and without the records."""
+        fd = self.file.fileno()
+        if end is None:
+            end = self.size
+        window = b""
+        window_start = position
+        wanted = _WINDOW_BYTES
+        while position + HEADER_BYTES <= end:
+            if position + HEADER_BYTES > window_start + len(window):
+                window = os.pread(fd, wanted, position)
+                window_start = position
+                if len(window) < HEADER_BYTES:
+                    break
+            header = read_header(window, position - window_start)
+            size = header.size
+            if size < HEADER_BYTES or header.magic != MAGIC or position + size > end:
+                break
+            yield position, header
+            position += size
+            # Behind a large batch only the next header is worth reading.
+            wanted = _WINDOW_BYTES if size < _WINDOW_BYTES else HEADER_BYTES
+        if position != end:
+            raise CorruptBatch(f"{self.path(LOG_SUFFIX)}: no whole batch at position {position}")
+
+    def read_batch(self, position: int, header: BatchHeader) -> bytes:
+        """A whole batch."""
+        return os.pread(self.file.fileno(), header.size, position)
+
+    def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """The first batch that holds or follows an offset; None past the segment's last batch."""
+        start = self._indexed_position(lambda: self.offset_index.floor_offset(offset))
+        for position, header in self.headers(start):
+            if header.last_offset >= offset:
+                return position, header
+        return None
+
+    def read_end_offset(self) -> int:
+        """The offset that follows the last batch, read from the file."""
+        end_offset = self.base_offset
+        if self.size:
+            for _, header in self.headers(self._indexed_position(self.offset_index.last)):
+                end_offset = header.next_offset
+        return end_offset
+
+    def cut(self, start: int, limit: int) -> tuple[int, BatchHeader]:
+        """The first batch from start on that ends past limit, which must lie before the segment's end."""
+        indexed = self._indexed_position(lambda: self.offset_index.floor_position(limit))
+        for position, header in self.headers(max(start, indexed)):
+            if position + header.size > limit:
+                return position, header
+        raise CorruptBatch(f"{self.path(LOG_SUFFIX)}: no batch ends past position {limit}")
+
+    def _indexed_position(self, lookup: Callable[[], OffsetPosition | None]) -> int:
+        self.ensure_indexes()
+        entry = lookup()
+        if entry is not None and not self._leads_to_its_batch(entry):
+            self._rebuild_indexes(f"entry {entry.offset} -> {entry.position} leads to no such batch")
+            entry = lookup()
+        return entry.position if entry else 0
+
+    def _leads_to_its_batch(self, entry: OffsetPosition) -> bool:
+        if not 0 <= entry.position <= self.size - HEADER_BYTES:
+            return False
+        header = read_header(os.pread(self.file.fileno(), HEADER_BYTES, entry.position))
+        return header.magic == MAGIC and header.last_offset == entry.offset
+
+    # Index repair
+
+    def ensure_indexes(self) -> None:
+        """Rebuild the indexes where they turn out missing or wrong; checked once, at first use."""
+        if self._indexes_checked:
+            return
+        fault = self._index_fault()
+        if fault:
+            self._rebuild_indexes(fault)
+        self._indexes_checked = True
+
+    def _index_fault(self) -> str | None:
+        for index in (self.offset_index, self.time_index):
+            try:
+                size = index.path.stat().st_size
+            except FileNotFoundError:
+                return f"{index.path.name} is missing"
+            if size != index.size:
+                return f"{index.path.name} has {size} bytes, which is no number of entries"
+        last_position = self.offset_index.last()
+        if last_position is not None and not self._leads_to_its_batch(last_position):
+            return f"{self.offset_index.path.name} does not end with a batch of this segment"
+        if self._has_wrong_last_timestamp():
+            return f"{self.time_index.path.name} does not end with a timestamp of this segment"
+        return None
+
+    def _has_wrong_last_timestamp(self) -> bool:
+        last = self.time_index.last()
+        if last is None:
+            # Right only where the records have no timestamps at all.
+            return self.first_timestamp >= 0
+        return last.timestamp < 0 or last.offset < self.base_offset
+
+    def _rebuild_indexes(self, fault: str) -> None:
+        logger.warning("%s: %s; rebuilding the indexes", self.path(LOG_SUFFIX), fault)
+        end = self.size
+        self.forget_contents()
+        for _, header in self.headers(0, end):
+            self.account_for(header.size, header.last_offset, header.max_timestamp)
+        self._write_rebuilt_indexes()
+
+    def _write_rebuilt_indexes(self) -> None:
+        try:
+            self.write_indexes()
+        except OSError as failure:
+            logger.warning("%s: cannot write the rebuilt indexes: %s", self.path(LOG_SUFFIX), failure)
+
+    def forget_contents(self) -> None:
+        """Drop what is known of the file's batches, to account for them anew."""
+        self.size = 0
+        self._first_timestamp = None
+        self._max_timestamp = -1
+        self._max_timestamp_offset = self.base_offset
+        self._bytes_since_index_entry = 0
+        self.index_entries = 0
+        self.offset_index.clear()
+        self.time_index.clear()
+        self._indexes_checked = True
+
+    def forget_contents_after(self, offset: int) -> None:
+        """Drop what is known past the last indexed batch up to an offset, to account for the rest anew.
+
+        Everything is dropped where the indexes do not agree with the batches that far.
+        """
+        entry = self.offset_index.floor_offset(offset)
+        if entry is None or not self._leads_to_its_batch(entry):
+            self.forget_contents()
+            return
+        self.offset_index.truncate(entry.offset)
+        self.time_index.truncate(entry.offset)
+        self._indexes_checked = True
+        last = self.time_index.last()
+        holder = None if last is None else self.locate(last.offset)
+        if last is None or holder is None or holder[1].max_timestamp != last.timestamp:
+            self.forget_contents()
+            return
+        self._max_timestamp, self._max_timestamp_offset = last
+        self._bytes_since_index_entry = 0
+        self.index_entries = len(self.offset_index)
+        self.size = entry.position
+
+    def truncate_file(self) -> None:
+        """Cut the file to the size accounted for."""
+        self._disk.truncate(self.file.fileno(), self.size)
