@@ -1,0 +1,160 @@
+"""A data directory: its lock, its checkpoints, and the partition directories in it."""
+
+import fcntl
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from millrace.disk import Disk
+from millrace.storage.checkpoints import CorruptCheckpoint, read_checkpoint, write_checkpoint
+from millrace.wire.schema import uuid_from_text, uuid_to_text
+
+logger = logging.getLogger(__name__)
+
+LOCK_FILE = ".lock"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
+PARTITION_METADATA_FILE = "partition.metadata"
+
+_PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
+_DOOMED_SUFFIX = "-delete"
+
+
+class LogDirInUse(OSError):
+    """Another broker has the data directory."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is in use by another broker; stop that one or choose another log.dirs")
+
+
+class LogDir:
+    """One data directory, held by this broker alone until close(). Owned by the broker loop."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self.path = path
+        self.disk = disk
+        path.mkdir(parents=True, exist_ok=True)
+        self._lock = _take_lock(path)
+        try:
+            self._recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
+            self._log_start_offsets = self._read_offsets(LOG_START_OFFSET_FILE)
+            self.clean_shutdown = (path / CLEAN_SHUTDOWN_FILE).exists()
+            # From now on the stop is unclean until it is marked otherwise.
+            disk.remove(path / CLEAN_SHUTDOWN_FILE)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let another broker have the directory."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    # Partition directories
+
+    def partitions(self) -> list[tuple[str, int]]:
+        """The topic and index of every partition directory."""
+        matches = (_PARTITION_DIRECTORY.fullmatch(name) for name in self._directories())
+        return sorted((match[1], int(match[2])) for match in matches if match)
+
+    def partition_path(self, topic: str, index: int) -> Path:
+        """Where a partition's log lives."""
+        return self.path / f"{topic}-{index}"
+
+    def doomed_directories(self) -> list[Path]:
+        """Directories of deleted partitions whose removal was interrupted."""
+        return [self.path / name for name in self._directories() if name.endswith(_DOOMED_SUFFIX)]
+
+    def _directories(self) -> list[str]:
+        with os.scandir(self.path) as entries:
+            return [entry.name for entry in entries if entry.is_dir()]
+
+    def topic_id(self, topic: str, index: int) -> bytes | None:
+        """The topic id written beside a partition's log, None where there is none to be read."""
+        path = self.partition_path(topic, index) / PARTITION_METADATA_FILE
+        try:
+            fields = dict(line.split(": ", 1) for line in path.read_text().splitlines())
+            return uuid_from_text(fields["topic_id"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError):
+            logger.warning("%s is damaged; ignoring it", path)
+            return None
+
+    def write_partition_metadata(self, topic: str, index: int, topic_id: bytes) -> None:
+        """Write the topic id beside a partition's log, where it is not there already."""
+        if self.topic_id(topic, index) == topic_id:
+            return
+        path = self.partition_path(topic, index) / PARTITION_METADATA_FILE
+        content = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}\n"
+        self.disk.replace(path, content.encode(), durable=False)
+
+    # Checkpoints
+
+    def recovery_point(self, topic: str, index: int) -> int:
+        """Up to which offset a log was known to be on disk."""
+        return self._recovery_points.get((topic, index), 0)
+
+    def log_start_offset(self, topic: str, index: int) -> int:
+        """The first offset that was still to be read."""
+        return self._log_start_offsets.get((topic, index), 0)
+
+    def write_recovery_points(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Replace all recovery points."""
+        self._recovery_points = self._write_offsets(RECOVERY_POINT_FILE, offsets, self._recovery_points)
+
+    def write_log_start_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Replace all log start offsets; one of 0 goes without saying."""
+        moved = {partition: offset for partition, offset in offsets.items() if offset}
+        self._log_start_offsets = self._write_offsets(LOG_START_OFFSET_FILE, moved, self._log_start_offsets)
+
+    def forget(self, topic: str, index: int) -> None:
+        """Drop a deleted partition's checkpoints at once: a new one of that name must not inherit them."""
+        partition = (topic, index)
+        for write, offsets in (
+            (self.write_recovery_points, self._recovery_points),
+            (self.write_log_start_offsets, self._log_start_offsets),
+        ):
+            if partition in offsets:
+                write({known: offset for known, offset in offsets.items() if known != partition})
+
+    def _write_offsets(
+        self,
+        name: str,
+        offsets: Mapping[tuple[str, int], int],
+        written: dict[tuple[str, int], int],
+    ) -> dict[tuple[str, int], int]:
+        current = dict(offsets)
+        if current != written:
+            entries = [(topic, index, offset) for (topic, index), offset in sorted(current.items())]
+            # Late is harmless, torn is impossible: a recovery then only starts earlier.
+            write_checkpoint(self.path / name, entries, self.disk, durable=False)
+        return current
+
+    def _read_offsets(self, name: str) -> dict[tuple[str, int], int]:
+        try:
+            entries = read_checkpoint(self.path / name, fields=3)
+            return {(topic, int(index)): int(offset) for topic, index, offset in entries}
+        except (CorruptCheckpoint, ValueError) as fault:
+            logger.warning("%s; its logs are checked from their start", fault)
+            return {}
+
+    def mark_clean_shutdown(self) -> None:
+        """Say that every log was closed, so that the next start need not check them."""
+        content = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":"))
+        self.disk.replace(self.path / CLEAN_SHUTDOWN_FILE, content.encode())
+
+
+def _take_lock(path: Path) -> int:
+    lock = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise LogDirInUse(path) from None
+    return lock
