@@ -27,7 +27,7 @@ from millrace.net.connection import Connection, Dispatch
 from millrace.net.server import Server
 from millrace.replication.partitions import Partitions
 from millrace.replication.upkeep import Upkeep
-from millrace.storage.log_dir import LogDir
+from millrace.storage.log_dir import LogDir, LogDirInUse
 from millrace.txn.producer_ids import ProducerIds
 
 logger = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ class Broker:
             self.config.max_incremental_fetch_session_cache_slots, FETCH_SESSION_EVICTION_MS, self._clock
         )
         self._upkeep = Upkeep(
-            self.partitions, log_dirs, self.config, clock=self._clock, run_in_thread=self._run_in_thread
+            self.partitions, self.config, clock=self._clock, run_in_thread=self._run_in_thread
         )
 
     async def stop(self) -> None:
@@ -171,6 +171,7 @@ class Broker:
             fetch_sessions=self._fetch_sessions,
             clock=self._clock,
             loop=self._loop,
+            run_in_thread=self._run_in_thread,
             listener=listener,
             client_host=host,
             api_versions=offered_versions_once(),
@@ -184,8 +185,8 @@ class Broker:
         if not _is_loopback(client_host):
             self._warned_of.add(listener.name)
             logger.warning(
-                "a client at %s came through listener %s, which sends clients to %s:%d: that is its own machine"
-                " to it; set advertised.listeners to an address it can reach",
+                "a client at %s came through listener %s, which sends clients to %s:%d: to it, that is its own"
+                " machine; set advertised.listeners to an address it can reach",
                 client_host,
                 listener.name,
                 listener.advertised_host,
@@ -239,6 +240,8 @@ def _bind_trouble(listener: Listener, error: OSError) -> str:
 
 
 def _data_dir_trouble(path: str, error: OSError) -> str:
+    if isinstance(error, LogDirInUse):
+        return str(error.strerror)
     if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
         return f"cannot write to the data directory {path}: {error.strerror}; choose another (log.dirs)"
     if error.errno == errno.ENOSPC:

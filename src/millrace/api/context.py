@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from millrace.api.fetch_sessions import FetchSessions
@@ -24,6 +25,7 @@ class Context:
     fetch_sessions: FetchSessions
     clock: Clock
     loop: asyncio.AbstractEventLoop
+    run_in_thread: Callable[[Callable[[], object]], asyncio.Future[object]]
 
     # The connection
     listener: Listener

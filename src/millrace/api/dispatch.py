@@ -121,7 +121,7 @@ class Dispatcher:
 
 
 def api_version_ranges(ranges: list[tuple[int, int, int]]) -> list[Any]:
-    return [ApiVersion(api_key=key, min_version=lowest, max_version=highest) for key, lowest, highest in ranges]
+    return [ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in ranges]
 
 
 def error_response(handler: Handler, error: BaseException) -> Any:

@@ -115,7 +115,9 @@ class _Reading:
         return partitions.get(partitions.topic_name(target.topic_id), target.partition.partition)
 
 
-def _diverging_epoch(partition: Partition, last_fetched_epoch: int, fetch_offset: int) -> EpochEndOffset | None:
+def _diverging_epoch(
+    partition: Partition, last_fetched_epoch: int, fetch_offset: int
+) -> EpochEndOffset | None:
     """Where the client's log parts from ours, if it does (KIP-595)."""
     epoch, end_offset = partition.log.epoch_end_offset(last_fetched_epoch)
     if epoch < 0 or end_offset < 0:

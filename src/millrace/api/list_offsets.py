@@ -1,11 +1,11 @@
-"""ListOffsets v1-11. v4: leader epochs. v6: flexible. v7: max timestamp. v8, v9, v11: tiered-storage offsets."""
+"""ListOffsets v1-11. v4: leader epochs. v6: flexible. v7: max timestamp. v8, v9, v11: tiered storage."""
 
 from __future__ import annotations
 
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
-from millrace.storage.log import TimestampOffset
+from millrace.storage.timestamps import TimestampOffset
 from millrace.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -27,11 +27,12 @@ NOT_FOUND = TimestampOffset(offset=-1, timestamp_ms=-1, leader_epoch=-1)
 
 
 def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    isolation = request.isolation_level
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_find(ctx, topic.name, asked, request.isolation_level) for asked in topic.partitions],
+                partitions=[_find(ctx, topic.name, asked, isolation) for asked in topic.partitions],
             )
             for topic in request.topics
         ]

@@ -5,9 +5,13 @@ Appends are in the page cache when this returns: with one replica, acks=1 and ac
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
 from millrace.net.connection import CloseConnection
+from millrace.replication.partition import Partition
 from millrace.storage.validation import InvalidRecords
 from millrace.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -23,15 +27,34 @@ ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 TOPIC_IDS_FROM = 13
 
 
-def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
-    responses = [_append_topic(ctx, topic, request) for topic in request.topic_data]
+def handle(
+    ctx: Context, request: ProduceRequest
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+    unflushed: list[Partition] = []
+    responses = [_append_topic(ctx, topic, request.acks, unflushed) for topic in request.topic_data]
     if request.acks == ACKS_NONE:
         _close_on_error(responses)
-        return None
-    return ProduceResponse(responses=responses)
+        response = None
+    else:
+        response = ProduceResponse(responses=responses)
+    return _after_flush(ctx, unflushed, response) if unflushed else response
 
 
-def _append_topic(ctx: Context, data: TopicProduceData, request: ProduceRequest) -> TopicProduceResponse:
+async def _after_flush(
+    ctx: Context, partitions: list[Partition], response: ProduceResponse | None
+) -> ProduceResponse | None:
+    """Where flush.messages says so, the answer waits for the disk."""
+    for partition in partitions:
+        flush = partition.log.begin_flush()
+        if flush is not None:
+            await ctx.run_in_thread(flush.run)
+            flush.complete()
+    return response
+
+
+def _append_topic(
+    ctx: Context, data: TopicProduceData, acks: int, unflushed: list[Partition]
+) -> TopicProduceResponse:
     response = TopicProduceResponse(name=data.name, topic_id=data.topic_id)
     try:
         name = ctx.partitions.topic_name(data.topic_id) if ctx.api_version >= TOPIC_IDS_FROM else data.name
@@ -39,12 +62,14 @@ def _append_topic(ctx: Context, data: TopicProduceData, request: ProduceRequest)
         response.partition_responses = [_failed(partition.index, error) for partition in data.partition_data]
         return response
     response.partition_responses = [
-        _append(ctx, name, partition, request.acks) for partition in data.partition_data
+        _append(ctx, name, partition, acks, unflushed) for partition in data.partition_data
     ]
     return response
 
 
-def _append(ctx: Context, topic: str, data: PartitionProduceData, acks: int) -> PartitionProduceResponse:
+def _append(
+    ctx: Context, topic: str, data: PartitionProduceData, acks: int, unflushed: list[Partition]
+) -> PartitionProduceResponse:
     try:
         partition = ctx.partitions.get(topic, data.index)
         if acks not in (ACKS_LEADER, ACKS_ALL, ACKS_NONE):
@@ -59,6 +84,8 @@ def _append(ctx: Context, topic: str, data: PartitionProduceData, acks: int) -> 
         appended = partition.append(data.records)
     except KafkaError as error:
         return _failed(data.index, error)
+    if partition.log.unflushed_messages >= partition.log.config.flush_messages:
+        unflushed.append(partition)
     return PartitionProduceResponse(
         index=data.index,
         base_offset=appended.base_offset,
@@ -84,7 +111,5 @@ def _close_on_error(responses: list[TopicProduceResponse]) -> None:
     for topic in responses:
         for partition in topic.partition_responses:
             if partition.error_code:
-                raise CloseConnection(
-                    f"produce with acks=0 to {topic.name}-{partition.index} failed:"
-                    f" {Error(partition.error_code).name}"
-                )
+                reason = partition.error_message or f"error {partition.error_code}"
+                raise CloseConnection(f"produce with acks=0 to {topic.name}-{partition.index} failed: {reason}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from millrace.errors import Error, KafkaError
 from millrace.replication.waiting import ParkedFetch
-from millrace.storage.log import Appended, FileSlice, Log
+from millrace.storage.file_slice import FileSlice
+from millrace.storage.log import Appended, Log
 
 UNKNOWN_LEADER_EPOCH = -1
 

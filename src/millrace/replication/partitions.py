@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from millrace.clock import Clock
 from millrace.config import LogConfig
@@ -34,6 +36,8 @@ class Partitions:
         for log_dir in log_dirs:
             for name, index in log_dir.partitions():
                 self._homes[name, index] = log_dir
+            for doomed in log_dir.doomed_directories():
+                run_later(partial(shutil.rmtree, doomed, ignore_errors=True))
 
     # Looking up
 
@@ -85,7 +89,7 @@ class Partitions:
         try:
             log = self._open(home, topic, index, config)
             home.write_partition_metadata(topic, index, topic_id)
-        except OSError as error:
+        except (OSError, KafkaError) as error:
             reason = f"the log of {topic}-{index} in {home.path} cannot be opened: {error}"
             logger.error("%s; the other partitions are served", reason)
             self._offline[key] = reason

@@ -33,7 +33,9 @@ START_SECONDS = 30.0
 class _TestBroker(ABC):
     """What both kinds share: an address and a data directory that outlive restarts."""
 
-    def __init__(self, properties: Mapping[str, str] | None = None, *, data_dir: Path | str | None = None) -> None:
+    def __init__(
+        self, properties: Mapping[str, str] | None = None, *, data_dir: Path | str | None = None
+    ) -> None:
         self._properties = dict(properties or {})
         self._owns_data_dir = data_dir is None
         self.data_dir = Path(data_dir or tempfile.mkdtemp(prefix="millrace-"))
@@ -101,7 +103,7 @@ class Broker(_TestBroker):
 
     @property
     def broker(self) -> RealBroker:
-        """The broker itself; it belongs to its own thread, so look at it, and change it only through `run`."""
+        """The broker itself; it belongs to its own thread: look at it, but don't change it from here."""
         assert self._broker is not None, "the broker is not running"
         return self._broker
 
@@ -145,7 +147,7 @@ class Broker(_TestBroker):
     # Faults
 
     def on(self, api: str, fault: Fault) -> None:
-        """Let requests of an API, such as "Produce", meet a fault: `drop()`, `delay(seconds)`, `fail(error)`."""
+        """Let requests of an API, such as "Produce", meet a fault: `drop()`, `delay(2)`, `fail(error)`."""
         self._faults[api_key(api)] = fault
         self._share_faults()
 
@@ -162,7 +164,9 @@ class Broker(_TestBroker):
 class BrokerProcess(_TestBroker):
     """A broker in a process of its own, started as `millrace broker` is, for a real kill -9."""
 
-    def __init__(self, properties: Mapping[str, str] | None = None, *, data_dir: Path | str | None = None) -> None:
+    def __init__(
+        self, properties: Mapping[str, str] | None = None, *, data_dir: Path | str | None = None
+    ) -> None:
         super().__init__(properties, data_dir=data_dir)
         self._process: subprocess.Popen[bytes] | None = None
 
