@@ -117,7 +117,7 @@ class Partitions:
         """Forget the topic at once; its files go in the background."""
         for partition in self._by_topic.pop(topic, {}).values():
             self._names.pop(partition.topic_id, None)
-            self._homes.pop((topic, partition.index), None)
+            self._homes.pop((topic, partition.index)).forget(topic, partition.index)
             self._run_later(partition.log.delete())
             partition.wake()
         for key in [key for key in self._offline if key[0] == topic]:
