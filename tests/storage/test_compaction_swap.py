@@ -79,7 +79,9 @@ def original(tmp_path: Path) -> Path:
 def exchange(directory: Path, disk: Disk) -> None:
     swap.stage(directory, 0, disk)
     retired = swap.put_in_place(directory, 0, [0, 3, 6], disk)
-    swap.remove_retired(directory, retired, disk)
+    disk.fsync_directory(directory)
+    for path in retired:
+        disk.remove(path)
 
 
 def leftovers(directory: Path) -> list[str]:
@@ -140,3 +142,29 @@ def test_recovery_of_an_undisturbed_directory_touches_nothing(original: Path) ->
     swap.recover(original, Disk())
     swap.recover(original, StoppingDisk(0))
     assert content(original) == OLD
+
+
+class FailingDisk(Disk):
+    """A disk on which the n-th rename fails."""
+
+    def __init__(self, fails_at: int) -> None:
+        self.renames_left = fails_at
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.renames_left -= 1
+        if self.renames_left == 0:
+            raise OSError("the disk is failing")
+        super().rename(source, target)
+
+
+def test_an_exchange_that_fails_puts_the_old_files_back(original: Path, tmp_path: Path) -> None:
+    swap.stage(original, 0, Disk())
+    for fails_at in range(1, 15):
+        directory = tmp_path / f"topic-{fails_at}"
+        shutil.copytree(original, directory)
+        with pytest.raises(OSError, match="failing"):
+            swap.put_in_place(directory, 0, [0, 3, 6], FailingDisk(fails_at))
+        swap.unstage(directory, 0, Disk())
+        assert content(directory) == OLD
+        assert (directory / name_of(0, ".timeindex")).read_bytes() == b"old"
+        assert not leftovers(directory)

@@ -10,7 +10,7 @@ the very offsets of its sources, and every other segment that starts within them
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from millrace.disk import Disk
@@ -44,24 +44,28 @@ def unstage(directory: Path, base_offset: int, disk: Disk) -> None:
 
 
 def put_in_place(directory: Path, base_offset: int, replaced: Sequence[int], disk: Disk) -> list[Path]:
-    """Exchange the files, and return the old ones for removal later."""
-    retired = []
-    for old_base_offset in replaced:
-        suffixes = _SWAPPED if old_base_offset == base_offset else (*_SWAPPED, SNAPSHOT_SUFFIX)
-        for suffix in suffixes:
-            old = _path(directory, old_base_offset, suffix)
-            if old.exists():
-                retired.append(old.with_name(old.name + DELETED_SUFFIX))
-                disk.rename(old, retired[-1])
-    _unsuffix(directory, base_offset, disk)
+    """Exchange the files and return the old ones, for removal later; an OSError leaves them in place."""
+    retired: list[Path] = []
+    try:
+        for old in _files_of(directory, base_offset, replaced):
+            disk.rename(old, old.with_name(old.name + DELETED_SUFFIX))
+            retired.append(old.with_name(old.name + DELETED_SUFFIX))
+        _unsuffix(directory, base_offset, disk)
+    except OSError:
+        for path in reversed(retired):
+            disk.rename(path, path.with_suffix(""))
+        raise
     return retired
 
 
-def remove_retired(directory: Path, retired: Sequence[Path], disk: Disk) -> None:
-    """Remove old files for good, once the exchange itself is safe; slow."""
-    disk.fsync_directory(directory)
-    for path in retired:
-        disk.remove(path)
+def _files_of(directory: Path, base_offset: int, replaced: Sequence[int]) -> Iterator[Path]:
+    for old_base_offset in replaced:
+        # The first segment's snapshot serves the new one, which starts at the same offset.
+        suffixes = _SWAPPED if old_base_offset == base_offset else (*_SWAPPED, SNAPSHOT_SUFFIX)
+        for suffix in suffixes:
+            path = _path(directory, old_base_offset, suffix)
+            if path.exists():
+                yield path
 
 
 def recover(directory: Path, disk: Disk) -> None:

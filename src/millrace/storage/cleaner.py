@@ -1,0 +1,220 @@
+"""The log cleaner: chooses which log to compact when, has a process do it, swaps the result in."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+from millrace.clock import Clock
+from millrace.config import BrokerConfig
+from millrace.disk import Disk
+from millrace.storage import swap
+from millrace.storage.cleanable import Cleanable, is_overdue, survey
+from millrace.storage.cleaner_checkpoint import read_clean_offsets, write_clean_offsets
+from millrace.storage.compaction import Job, Pass, Replacement, Source
+from millrace.storage.compaction_process import CompactionFailed, CompactionProcess, CorruptLog
+from millrace.storage.log import Log
+from millrace.storage.record_filter import KEY_COST_BYTES
+
+logger = logging.getLogger(__name__)
+
+RunInThread = Callable[[Callable[[], object]], Awaitable[object]]
+RemoveLater = Callable[[list[Path], int], None]
+"""Removes files off the loop after so many milliseconds."""
+
+
+class LogChanged(Exception):
+    """The segments that were compacted are not in the log any more."""
+
+
+class Cleaner:
+    """Keeps compacted logs compact. Owned by the broker loop; the work itself runs in child processes."""
+
+    def __init__(
+        self,
+        logs: Callable[[], Iterable[Log]],
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        disk: Disk,
+        run_in_thread: RunInThread,
+        remove_later: RemoveLater,
+    ) -> None:
+        self._logs = logs
+        self._config = config
+        self._clock = clock
+        self._disk = disk
+        self._run_in_thread = run_in_thread
+        self._remove_later = remove_later
+        self._in_progress: set[Log] = set()
+        self._uncleanable: set[Log] = set()
+        self._checkpoint_lock = asyncio.Lock()
+        self._workers: list[asyncio.Task[None]] = []
+        # By log, not by name: a topic that is deleted and created again starts anew.
+        self._clean_offsets: dict[Log, int] = {}
+        self._load_clean_offsets()
+
+    def start(self) -> None:
+        """Begin to look after the logs."""
+        if self._config.log_cleaner_enable:
+            self._workers = [
+                asyncio.create_task(self._work()) for _ in range(self._config.log_cleaner_threads)
+            ]
+
+    async def stop(self) -> None:
+        """End what is under way; a pass cut short leaves its log as it was."""
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+
+    async def _work(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.log_cleaner_backoff_ms / 1000)
+            await self.clean_due_logs()
+
+    async def clean_due_logs(self) -> None:
+        """Clean until no log is due any more, the dirtiest first."""
+        failed: set[Log] = set()
+        while (cleanable := self._dirtiest(failed)) is not None:
+            if not await self.clean(cleanable):
+                failed.add(cleanable.log)
+
+    # Choosing
+
+    def _dirtiest(self, failed: set[Log]) -> Cleanable | None:
+        now_ms = self._clock.now_ms()
+        logs = list(self._logs())
+        self._forget_all_but(set(logs))
+        busy = self._in_progress | self._uncleanable | failed
+        candidates = [
+            self.survey(log, now_ms)
+            for log in logs
+            if "compact" in log.config.cleanup_policy and log not in busy
+        ]
+        due = [cleanable for cleanable in candidates if cleanable.is_due]
+        return max(due, key=lambda cleanable: cleanable.dirty_ratio, default=None)
+
+    def survey(self, log: Log, now_ms: int) -> Cleanable:
+        """What there is to clean in a log; rolls an active segment that has waited too long."""
+        if is_overdue(log, log.segments[-1], now_ms):
+            log.roll()
+        return survey(log, self._first_dirty_offset(log), now_ms)
+
+    def _first_dirty_offset(self, log: Log) -> int:
+        clean_offset = self._clean_offsets.get(log, log.log_start_offset)
+        if log.log_start_offset <= clean_offset <= log.log_end_offset:
+            return clean_offset
+        if clean_offset > log.log_end_offset:
+            logger.warning(
+                "%s: compacted up to offset %d, but the log ends at %d; it counts as not compacted yet",
+                log.directory,
+                clean_offset,
+                log.log_end_offset,
+            )
+        self._clean_offsets[log] = log.log_start_offset
+        return log.log_start_offset
+
+    # Cleaning
+
+    async def clean(self, cleanable: Cleanable) -> bool:
+        """Make one pass over a log, and tell whether it got through."""
+        log = cleanable.log
+        self._in_progress.add(log)
+        try:
+            done = await self._compact(cleanable)
+            self._clean_offsets[log] = done.end_offset
+            await self._write_clean_offsets(log.directory.parent)
+        except CorruptLog as failure:
+            self._uncleanable.add(log)
+            logger.error("%s is not compacted any more, the other logs are: %s", log.directory, failure)
+        except (CompactionFailed, LogChanged, OSError) as failure:
+            logger.warning("%s: compaction stopped, to be tried again: %s", log.directory, failure)
+        else:
+            _tell(log, done)
+            return True
+        finally:
+            self._in_progress.discard(log)
+        return False
+
+    async def _compact(self, cleanable: Cleanable) -> Pass:
+        async with CompactionProcess(self._job(cleanable)) as process:
+            async for replacement in process.replacements():
+                await self._swap_in(cleanable.log, replacement)
+            return process.done
+
+    def _job(self, cleanable: Cleanable) -> Job:
+        log, config = cleanable.log, self._config
+        buffer_bytes = config.log_cleaner_dedupe_buffer_size * config.log_cleaner_io_buffer_load_factor
+        keys = int(buffer_bytes / max(1, config.log_cleaner_threads) / KEY_COST_BYTES)
+        return Job(
+            directory=str(log.directory),
+            segments=[
+                Source(segment.base_offset, segment.size, segment.offset_index.size, segment.time_index.size)
+                for segment in log.segments
+                if segment.base_offset < cleanable.first_uncleanable_offset
+            ],
+            first_dirty_offset=cleanable.first_dirty_offset,
+            first_uncleanable_offset=cleanable.first_uncleanable_offset,
+            segment_bytes=log.config.segment_bytes,
+            segment_index_bytes=log.config.segment_index_bytes,
+            index_interval_bytes=log.config.index_interval_bytes,
+            delete_retention_ms=log.config.delete_retention_ms,
+            max_keys=max(1, keys),
+            max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+            now_ms=self._clock.now_ms(),
+            producers=[(producer.producer_id, producer.last_offset) for producer in log.active_producers()],
+        )
+
+    async def _swap_in(self, log: Log, replacement: Replacement) -> None:
+        directory, base_offset = log.directory, replacement.base_offset
+        await self._run_in_thread(partial(swap.stage, directory, base_offset, self._disk))
+        try:
+            retired = log.replace_segments(replacement.replaces, base_offset)
+            if retired is None:
+                raise LogChanged("segments were deleted meanwhile")
+        except (OSError, LogChanged):
+            swap.unstage(directory, base_offset, self._disk)
+            raise
+        await self._run_in_thread(partial(self._disk.fsync_directory, directory))
+        self._remove_later(retired, log.config.file_delete_delay_ms)
+
+    # What is clean
+
+    def _load_clean_offsets(self) -> None:
+        by_directory: dict[Path, dict[tuple[str, int], int]] = {}
+        for log in self._logs():
+            directory = log.directory.parent
+            if directory not in by_directory:
+                by_directory[directory] = read_clean_offsets(directory)
+            offset = by_directory[directory].get((log.topic, log.partition))
+            if offset is not None:
+                self._clean_offsets[log] = offset
+
+    async def _write_clean_offsets(self, directory: Path) -> None:
+        async with self._checkpoint_lock:
+            offsets = {
+                (log.topic, log.partition): offset
+                for log, offset in self._clean_offsets.items()
+                if log.directory.parent == directory
+            }
+            await self._run_in_thread(partial(write_clean_offsets, directory, offsets, self._disk))
+
+    def _forget_all_but(self, logs: set[Log]) -> None:
+        self._uncleanable &= logs
+        for log in self._clean_offsets.keys() - logs:
+            del self._clean_offsets[log]
+
+
+def _tell(log: Log, done: Pass) -> None:
+    logger.info(
+        "%s: compacted %d records to %d (%.1f MB to %.1f MB) in %.1f s, up to offset %d%s",
+        log.directory,
+        done.records_read,
+        done.records_kept,
+        done.bytes_read / 1e6,
+        done.bytes_written / 1e6,
+        done.seconds,
+        done.end_offset,
+        "; log.cleaner.dedupe.buffer.size was too small for the rest" if done.dedupe_buffer_full else "",
+    )
