@@ -83,9 +83,7 @@ def _producer(entry: tuple[int, ...]) -> Producer:
     producer.current_transaction_first_offset = first_offset
     if last_offset >= 0:
         first_sequence = advance_sequence(last_sequence, -offset_delta)
-        producer.batches.append(
-            AppendedBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp)
-        )
+        producer.add(AppendedBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp))
     return producer
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from millrace.errors import Error, KafkaError
-from millrace.wire.records import NO_SEQUENCE, BatchHeader, advance_sequence
+from millrace.wire.records import MAX_SEQUENCE, NO_SEQUENCE, BatchHeader, advance_sequence
 
 # Clients have at most five batches in flight, so no older batch can be repeated.
 REMEMBERED_BATCHES = 5
@@ -35,6 +35,7 @@ class Producer:
         "current_transaction_first_offset",
         "epoch",
         "last_timestamp",
+        "next_sequence",
         "producer_id",
     )
 
@@ -42,6 +43,7 @@ class Producer:
         self.producer_id = producer_id
         self.epoch = epoch
         self.batches: list[AppendedBatch] = []
+        self.next_sequence = 0
         self.last_timestamp = -1
         self.coordinator_epoch = NO_COORDINATOR
         self.current_transaction_first_offset = NO_TRANSACTION
@@ -53,6 +55,14 @@ class Producer:
     @property
     def last_offset(self) -> int:
         return self.batches[-1].last_offset if self.batches else -1
+
+    def add(self, batch: AppendedBatch) -> None:
+        """Remember the producer's newest batch."""
+        batches = self.batches
+        batches.append(batch)
+        if len(batches) > REMEMBERED_BATCHES:
+            del batches[0]
+        self.next_sequence = batch.last_sequence + 1 if batch.last_sequence < MAX_SEQUENCE else 0
 
     def recall(self, others: "ProducerStates") -> None:
         """Take over the longer memory that others have of the same producer."""
@@ -90,7 +100,7 @@ class ProducerStates:
             # Unknown, or forgotten with its records: any sequence is a valid start.
             return None
         if header.producer_epoch == producer.epoch:
-            if not producer.batches or header.base_sequence == advance_sequence(producer.last_sequence, 1):
+            if header.base_sequence == producer.next_sequence or not producer.batches:
                 return None
             return _find_repeated(producer, header)
         if header.producer_epoch < producer.epoch:
@@ -123,14 +133,8 @@ class ProducerStates:
             return
         delta = header.last_offset_delta
         first = header.base_sequence
-        batches = producer.batches
-        batches.append(
-            AppendedBatch(
-                first, advance_sequence(first, delta), base_offset + delta, delta, header.max_timestamp
-            )
-        )
-        if len(batches) > REMEMBERED_BATCHES:
-            del batches[0]
+        last = advance_sequence(first, delta)
+        producer.add(AppendedBatch(first, last, base_offset + delta, delta, header.max_timestamp))
 
     def expire(self, before_ms: int) -> None:
         """Forget producers that were last heard of before a time."""

@@ -84,29 +84,14 @@ class AcceptedBatch(NamedTuple):
 def check_header(records: memoryview, rules: AppendRules, now_ms: int) -> BatchHeader:
     """Accept what a client sent for one partition by its header and checksum, or raise as Kafka does."""
     size = len(records)
-    if size < HEADER_BYTES or records[MAGIC_POSITION] != MAGIC:
+    if size < HEADER_BYTES:
         raise _not_one_batch(records)
     header = BatchHeader._make(HEADER.unpack_from(records))
-    (
-        base_offset,
-        length,
-        _,
-        _,
-        crc,
-        attributes,
-        last_delta,
-        base_time,
-        max_time,
-        producer,
-        _,
-        sequence,
-        count,
-    ) = header
-    if length != size - LOG_OVERHEAD_BYTES:
+    if header.magic != MAGIC or header.length != size - LOG_OVERHEAD_BYTES:
         raise _not_one_batch(records)
-    if base_offset != 0:
+    if header.base_offset != 0:
         raise _invalid(
-            f"The base offset of a batch appended to {rules.partition} must be 0, not {base_offset}"
+            f"A batch appended to {rules.partition} must start at offset 0, not {header.base_offset}"
         )
     if size > rules.max_message_bytes:
         raise KafkaError(
@@ -114,25 +99,30 @@ def check_header(records: memoryview, rules: AppendRules, now_ms: int) -> BatchH
             f"The record batch size in the append to {rules.partition} is {size} bytes which exceeds the "
             f"maximum configured value of {rules.max_message_bytes}",
         )
-    if crc32c(bytes(records[ATTRIBUTES_POSITION:])) != crc:
+    if crc32c(bytes(records[ATTRIBUTES_POSITION:])) != header.crc:
         raise KafkaError(
             Error.CORRUPT_MESSAGE,
-            f"Record is corrupt (its crc is not {crc}) in topic partition {rules.partition}",
+            f"Record is corrupt (its crc is not {header.crc}) in topic partition {rules.partition}",
         )
-    if count <= 0 or last_delta != count - 1:
-        raise _invalid(f"Inconsistent batch offset range [0, {last_delta}] and count of records {count}")
+    attributes, count = header.attributes, header.record_count
+    if count <= 0 or header.last_offset_delta != count - 1:
+        raise _invalid(
+            f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count of records {count}"
+        )
     if attributes & CONTROL_BIT:
         raise _invalid("Clients are not allowed to write control records")
-    if producer != NO_PRODUCER_ID and (sequence < 0 or producer < 0):
-        raise _invalid(f"Invalid sequence number {sequence} in record batch with producer id {producer}")
+    if header.producer_id != NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_id < 0):
+        raise _invalid(
+            f"Invalid sequence number {header.base_sequence} in a batch of producer id {header.producer_id}"
+        )
     codec = attributes & CODEC_MASK
     if codec > Codec.ZSTD or (not codec and size - HEADER_BYTES < count * _SMALLEST_RECORD_BYTES):
         raise _invalid(
             f"A batch of {size} bytes cannot hold {count} records, or has an unknown codec ({codec})"
         )
     if not rules.is_log_append_time and (
-        max_time > now_ms + rules.after_max_ms
-        or base_time < now_ms - rules.before_max_ms
+        header.max_timestamp > now_ms + rules.after_max_ms
+        or header.base_timestamp < now_ms - rules.before_max_ms
         or attributes & LOG_APPEND_TIME_BIT
     ):
         _check_timestamps(records, header, rules, now_ms)

@@ -33,7 +33,7 @@ NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
-_SEQUENCE_MODULUS = 2**31
+MAX_SEQUENCE = 2**31 - 1
 
 crc32c = google_crc32c.value
 
@@ -134,7 +134,7 @@ class RecordSpan(NamedTuple):
 
 def advance_sequence(sequence: int, count: int) -> int:
     """The sequence number `count` records later."""
-    return (sequence + count) % _SEQUENCE_MODULUS
+    return (sequence + count) & MAX_SEQUENCE
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
