@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Coroutine, Mapping
@@ -16,6 +15,7 @@ from millrace.net.deferred import Deferred
 from millrace.wire.codec import decoder
 from millrace.wire.frames import RequestHeader, encode_response, read_request_header
 from millrace.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from millrace.wire.schema import Response
 
 logger = logging.getLogger(__name__)
 
@@ -77,13 +77,13 @@ class Dispatcher:
             raise
         except Exception as error:
             response = error_response(handler, error)
+        if isinstance(response, Response):
+            return encode_response(response, header.api_version, header.correlation_id)
         if response is None:
             return None
         if isinstance(response, Deferred):
             return self._encode_later(response, handler, header)
-        if asyncio.iscoroutine(response):
-            return self._run(response, handler, header)
-        return encode_response(response, header.api_version, header.correlation_id)
+        return self._run(response, handler, header)
 
     def _unsupported(self, header: RequestHeader) -> Reply:
         if header.api_key != ApiVersionsRequest.api_key:

@@ -26,6 +26,8 @@ SIZE = struct.Struct(">i")
 # Sendfile calls per turn of the loop: one hungry consumer must not starve the others.
 SENDFILE_CALLS_PER_TURN = 4
 BUFFERS_PER_SEND = 64
+# The api key, its version and the correlation id.
+MIN_FRAME_BYTES = 8
 
 
 class FileRange(Protocol):
@@ -172,22 +174,20 @@ class Connection:
         while end - position >= 4:
             if self._pending is not None:
                 break
-            size = self._checked_size(SIZE.unpack_from(data, position)[0])
-            if end - position - 4 < size:
-                self._begin_partial(size, data[position + 4 :])
+            (size,) = SIZE.unpack_from(data, position)
+            if not MIN_FRAME_BYTES <= size <= self._max_frame_bytes:
+                raise CloseConnection(
+                    f"a request of {size} bytes, where {MIN_FRAME_BYTES} to {self._max_frame_bytes} are allowed"
+                    " (socket.request.max.bytes); is this a Kafka client?"
+                )
+            position += 4
+            if end - position < size:
+                self._begin_partial(size, data[position:])
                 return
-            self._handle(data[position + 4 : position + 4 + size])
-            position += 4 + size
+            self._handle(data[position : position + size])
+            position += size
         if position < end:
             self._backlog = bytes(data[position:])
-
-    def _checked_size(self, size: int) -> int:
-        if not 8 <= size <= self._max_frame_bytes:
-            raise CloseConnection(
-                f"a request of {size} bytes, where 8 to {self._max_frame_bytes} are allowed"
-                " (socket.request.max.bytes); is this a Kafka client?"
-            )
-        return int(size)
 
     def _begin_partial(self, size: int, received: memoryview) -> None:
         partial = self._buffers.take(size)
