@@ -95,7 +95,7 @@ class RecordsType(Type):
 @dataclasses.dataclass(frozen=True)
 class Array(Type):
     element: Type
-    zero: object = ()
+    zero: object = ()  # stands for a new list in each message
 
 
 @dataclasses.dataclass(frozen=True)
