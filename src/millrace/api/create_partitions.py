@@ -29,8 +29,8 @@ def _add(
     try:
         if duplicate:
             raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
-        assignments = asked.assignments and [assignment.broker_ids for assignment in asked.assignments]
-        ctx.cluster.add_partitions(asked.name, asked.count, assignments or None, validate_only=validate_only)
+        assignments = [assignment.broker_ids for assignment in asked.assignments or ()] or None
+        ctx.cluster.add_partitions(asked.name, asked.count, assignments, validate_only=validate_only)
     except KafkaError as error:
         return CreatePartitionsTopicResult(
             name=asked.name, error_code=error.error, error_message=error.message

@@ -76,6 +76,7 @@ def _created(ctx: Context, topic: Topic) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
+        error_message=None,
         num_partitions=topic.partitions,
         replication_factor=1,
         configs=[

@@ -27,7 +27,9 @@ def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResp
 def _describe(
     ctx: Context, resource: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    result = DescribeConfigsResult(
+        resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+    )
     try:
         entries = resources.describe(ctx.cluster, resource.resource_type, resource.resource_name)
     except KafkaError as error:

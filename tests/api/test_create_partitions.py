@@ -1,0 +1,50 @@
+"""CreatePartitions."""
+
+from millrace.api.context import Context
+from millrace.errors import Error
+from millrace.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+
+from .conftest import Call
+
+
+def test_partitions_are_added(call: Call, ctx: Context) -> None:
+    ctx.cluster.create_topic("orders", 1)
+    asked = CreatePartitionsTopic(name="orders", count=3, assignments=None)
+    (result,) = call(CreatePartitionsRequest(topics=[asked])).results
+    assert (result.error_code, result.error_message) == (Error.NONE, None)
+    assert len(ctx.partitions.of_topic("orders")) == 3
+
+
+def test_validating_adds_nothing(call: Call, ctx: Context) -> None:
+    ctx.cluster.create_topic("orders", 1)
+    asked = CreatePartitionsTopic(name="orders", count=3, assignments=None)
+    (result,) = call(CreatePartitionsRequest(topics=[asked], validate_only=True)).results
+    assert result.error_code == Error.NONE
+    assert ctx.cluster.topics["orders"].partitions == 1
+
+
+def test_refusals_say_why(call: Call, ctx: Context) -> None:
+    ctx.cluster.create_topic("orders", 3)
+    ctx.cluster.create_topic("twice", 1)
+    response = call(
+        CreatePartitionsRequest(
+            topics=[
+                CreatePartitionsTopic(name="none", count=3, assignments=None),
+                CreatePartitionsTopic(
+                    name="orders", count=4, assignments=[CreatePartitionsAssignment(broker_ids=[7])]
+                ),
+                CreatePartitionsTopic(name="twice", count=2, assignments=None),
+                CreatePartitionsTopic(name="twice", count=3, assignments=None),
+            ]
+        )
+    )
+    assert [(result.name, result.error_code) for result in response.results] == [
+        ("none", Error.UNKNOWN_TOPIC_OR_PARTITION),
+        ("orders", Error.INVALID_REPLICA_ASSIGNMENT),
+        ("twice", Error.INVALID_REQUEST),
+    ]
+    assert "no such broker" in response.results[1].error_message

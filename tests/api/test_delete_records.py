@@ -1,0 +1,76 @@
+"""DeleteRecords: moves a log's start."""
+
+import pytest
+
+from millrace.api.context import Context
+from millrace.errors import Error
+from millrace.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+
+from ..node import Node
+from ..records import batch
+from .conftest import Call
+
+
+def before(offset: int, topic: str = "orders") -> DeleteRecordsRequest:
+    partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[partition])])
+
+
+def fill(ctx: Context, topic: str = "orders", **configs: str) -> None:
+    ctx.cluster.create_topic(topic, 1, configs={key.replace("_", "."): text for key, text in configs.items()})
+    for _ in range(10):
+        ctx.partitions.get(topic, 0).append(memoryview(batch(b"value")))
+
+
+@pytest.mark.parametrize(
+    ("offset", "low_watermark", "error"),
+    [
+        (4, 4, Error.NONE),
+        (0, 0, Error.NONE),
+        (10, 10, Error.NONE),
+        (-1, 10, Error.NONE),
+        (11, -1, Error.OFFSET_OUT_OF_RANGE),
+        (-2, -1, Error.OFFSET_OUT_OF_RANGE),
+    ],
+)
+def test_the_start_moves_to_the_offset(
+    call: Call, ctx: Context, offset: int, low_watermark: int, error: Error
+) -> None:
+    fill(ctx)
+    (topic,) = call(before(offset)).topics
+    (partition,) = topic.partitions
+    assert (partition.low_watermark, partition.error_code) == (low_watermark, error)
+    assert ctx.partitions.get("orders", 0).log.log_start_offset == max(low_watermark, 0)
+
+
+def test_the_start_never_moves_back(call: Call, ctx: Context) -> None:
+    fill(ctx)
+    call(before(6))
+    (partition,) = call(before(2)).topics[0].partitions
+    assert (partition.low_watermark, partition.error_code) == (6, Error.NONE)
+
+
+def test_what_is_deleted_stays_deleted_after_a_kill(call: Call, ctx: Context, node: Node) -> None:
+    fill(ctx)
+    call(before(6))
+    assert node.reopen().partitions.get("orders", 0).log.log_start_offset == 6
+
+
+def test_compacted_topics_are_protected_by_policy(call: Call, ctx: Context) -> None:
+    ctx.cluster.create_topic("compacted", 1, configs={"cleanup.policy": "compact"})
+    (partition,) = call(before(0, "compacted")).topics[0].partitions
+    assert partition.error_code == Error.POLICY_VIOLATION
+
+
+def test_internal_and_unknown_topics_are_refused(call: Call, ctx: Context) -> None:
+    ctx.cluster.create_topic("__consumer_offsets", 1)
+    for topic, error in (
+        ("__consumer_offsets", Error.INVALID_TOPIC_EXCEPTION),
+        ("none", Error.UNKNOWN_TOPIC_OR_PARTITION),
+    ):
+        (partition,) = call(before(0, topic)).topics[0].partitions
+        assert (partition.error_code, partition.low_watermark) == (error, -1)

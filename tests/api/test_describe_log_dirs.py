@@ -1,0 +1,28 @@
+"""DescribeLogDirs: sizes of partitions and disks."""
+
+from millrace.api.context import Context
+from millrace.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+
+from ..records import batch
+from .conftest import Call
+
+
+def test_sizes_are_those_of_the_logs(call: Call, ctx: Context) -> None:
+    ctx.cluster.create_topic("orders", 2)
+    records = batch(b"a", b"b")
+    ctx.partitions.get("orders", 1).append(memoryview(records))
+    (directory,) = call(DescribeLogDirsRequest(topics=None)).results
+    assert directory.log_dir == str(ctx.partitions.log_dirs[0].path.absolute())
+    assert 0 < directory.usable_bytes <= directory.total_bytes
+    (topic,) = directory.topics
+    sizes = {partition.partition_index: partition.partition_size for partition in topic.partitions}
+    assert sizes == {0: 0, 1: len(records)}
+
+
+def test_single_partitions_can_be_asked_for(call: Call, ctx: Context) -> None:
+    ctx.cluster.create_topic("orders", 2)
+    ctx.cluster.create_topic("other", 1)
+    request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="orders", partitions=[1, 9])])
+    (directory,) = call(request).results
+    (topic,) = directory.topics
+    assert [(topic.name, partition.partition_index) for partition in topic.partitions] == [("orders", 1)]

@@ -1,0 +1,118 @@
+"""Metadata: brokers, topics by name and id, auto-creation."""
+
+import pytest
+
+from millrace.api.context import Context
+from millrace.errors import Error
+from millrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from millrace.wire.schema import ZERO_UUID
+
+from ..node import Node
+from .conftest import Call, new_context
+
+UNKNOWN_ID = bytes(range(16))
+
+
+def names(response: object) -> list[str]:
+    return [topic.name for topic in response.topics]  # type: ignore[attr-defined]
+
+
+def test_clients_are_sent_to_the_advertised_address(call: Call, ctx: Context) -> None:
+    ctx.config.broker_rack = "r1"
+    response = call(MetadataRequest(topics=[]))
+    (broker,) = response.brokers
+    assert (broker.node_id, broker.host, broker.port, broker.rack) == (1, "broker.example", 19092, "r1")
+    assert response.controller_id == 1
+    assert response.cluster_id == ctx.cluster.cluster_id
+
+
+@pytest.mark.parametrize(
+    ("version", "topics", "expected"),
+    [(0, [], ["a", "b"]), (1, [], []), (1, None, ["a", "b"]), (12, None, ["a", "b"]), (13, [], [])],
+)
+def test_all_topics_or_none(
+    call: Call, ctx: Context, version: int, topics: list[MetadataRequestTopic] | None, expected: list[str]
+) -> None:
+    ctx.cluster.create_topic("a", 1)
+    ctx.cluster.create_topic("b", 1)
+    assert names(call(MetadataRequest(topics=topics), version)) == expected
+
+
+def test_partitions_are_led_by_this_broker(call: Call, ctx: Context) -> None:
+    topic = ctx.cluster.create_topic("orders", 2)
+    (answer,) = call(MetadataRequest(topics=[MetadataRequestTopic(name="orders")])).topics
+    assert answer.topic_id == topic.topic_id
+    assert not answer.is_internal
+    assert [partition.partition_index for partition in answer.partitions] == [0, 1]
+    for partition in answer.partitions:
+        assert partition.error_code == Error.NONE
+        assert (partition.leader_id, partition.leader_epoch) == (1, 0)
+        assert partition.replica_nodes == partition.isr_nodes == [1]
+        assert partition.offline_replicas == []
+
+
+def test_topics_by_id(call: Call, ctx: Context) -> None:
+    topic = ctx.cluster.create_topic("orders", 1)
+    response = call(
+        MetadataRequest(
+            topics=[
+                MetadataRequestTopic(name=None, topic_id=topic.topic_id),
+                MetadataRequestTopic(name=None, topic_id=UNKNOWN_ID),
+            ]
+        )
+    )
+    found, missing = response.topics
+    assert (found.name, found.error_code) == ("orders", Error.NONE)
+    assert (missing.name, missing.topic_id, missing.error_code) == (None, UNKNOWN_ID, Error.UNKNOWN_TOPIC_ID)
+
+
+def test_an_asked_for_topic_is_created_and_usable_in_the_same_answer(call: Call, ctx: Context) -> None:
+    (answer,) = call(MetadataRequest(topics=[MetadataRequestTopic(name="fresh")])).topics
+    assert answer.error_code == Error.NONE
+    assert answer.topic_id == ctx.cluster.topics["fresh"].topic_id
+    assert answer.partitions[0].leader_id == 1
+
+
+def test_auto_creation_can_be_declined_by_the_client(call: Call, ctx: Context) -> None:
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name="fresh"), MetadataRequestTopic(name="a/b")],
+        allow_auto_topic_creation=False,
+    )
+    fresh, illegal = call(request).topics
+    assert fresh.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert illegal.error_code == Error.INVALID_TOPIC_EXCEPTION
+    assert fresh.topic_id == ZERO_UUID
+    assert not ctx.cluster.topics
+
+
+def test_auto_creation_can_be_switched_off(node: Node) -> None:
+    from millrace.api import metadata
+
+    ctx = new_context(node, {"auto.create.topics.enable": "false"})
+    ctx.api_version = 4
+    (answer,) = metadata.handle(ctx, MetadataRequest(topics=[MetadataRequestTopic(name="fresh")])).topics
+    assert answer.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+    ctx.loop.close()
+
+
+def test_a_topic_asked_for_twice_is_answered_once(call: Call, ctx: Context) -> None:
+    ctx.cluster.create_topic("orders", 1)
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="orders")]
+    )
+    assert names(call(request)) == ["orders"]
+
+
+def test_authorized_operations_are_told_only_when_asked_for(call: Call, ctx: Context) -> None:
+    ctx.cluster.create_topic("orders", 1)
+    response = call(MetadataRequest(topics=None), 8)
+    assert response.cluster_authorized_operations == -(1 << 31)
+    assert response.topics[0].topic_authorized_operations == -(1 << 31)
+    response = call(
+        MetadataRequest(
+            topics=None, include_cluster_authorized_operations=True, include_topic_authorized_operations=True
+        ),
+        8,
+    )
+    assert response.cluster_authorized_operations > 0
+    assert response.topics[0].topic_authorized_operations > 0

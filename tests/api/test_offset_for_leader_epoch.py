@@ -1,0 +1,38 @@
+"""OffsetForLeaderEpoch: where an epoch ended."""
+
+import pytest
+
+from millrace.api.context import Context
+from millrace.errors import Error
+from millrace.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+from ..records import batch
+from .conftest import Call
+
+
+@pytest.mark.parametrize(
+    ("topic", "epochs", "expected"),
+    [
+        ("orders", (-1, 0), (Error.NONE, 0, 3)),
+        ("orders", (0, 0), (Error.NONE, 0, 3)),
+        ("orders", (-1, 5), (Error.NONE, -1, -1)),
+        ("orders", (1, 0), (Error.UNKNOWN_LEADER_EPOCH, -1, -1)),
+        ("none", (-1, 0), (Error.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)),
+    ],
+)
+def test_the_end_of_an_epoch(
+    call: Call, ctx: Context, topic: str, epochs: tuple[int, int], expected: tuple[Error, int, int]
+) -> None:
+    current, asked = epochs
+    ctx.cluster.create_topic("orders", 1)
+    ctx.partitions.get("orders", 0).append(memoryview(batch(b"a", b"b", b"c")))
+    partition = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=asked)
+    response = call(
+        OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=topic, partitions=[partition])])
+    )
+    (result,) = response.topics[0].partitions
+    assert (result.error_code, result.leader_epoch, result.end_offset) == expected

@@ -1,0 +1,317 @@
+"""A lone broker's metadata: creating, changing and deleting topics, and finding all of it again."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from millrace.cluster.local import ALL_BROKERS, LocalCluster
+from millrace.config import ConfigError
+from millrace.errors import Error, KafkaError
+from millrace.testing.disk import FaultyDisk
+
+from ..node import Node
+
+
+def refused(error: Error, message: str | None = None) -> "pytest.RaisesExc[KafkaError]":
+    return pytest.raises(KafkaError, match=message, check=lambda raised: raised.error is error)
+
+
+def partitions_of(cluster: LocalCluster, topic: str) -> list[int]:
+    return [partition.index for partition in cluster.partitions.of_topic(topic)]
+
+
+# Creating
+
+
+def test_a_new_topic_is_there_at_once_and_after_a_restart(node: Node) -> None:
+    created = node.open().create_topic("orders", 3, configs={"retention.ms": "1000"})
+    cluster = node.reopen()
+    topic = cluster.topics["orders"]
+    assert topic == created
+    assert cluster.by_id[topic.topic_id] is topic
+    assert partitions_of(cluster, "orders") == [0, 1, 2]
+    assert cluster.log_config("orders").retention_ms == 1000
+    assert cluster.partitions.get("orders", 0).log.config.retention_ms == 1000
+
+
+def test_unnamed_counts_are_the_brokers_defaults(node: Node) -> None:
+    cluster = node.open({"num.partitions": "4", "default.replication.factor": "3"})
+    assert cluster.create_topic("orders").partitions == 4
+
+
+@pytest.mark.parametrize(
+    ("partitions", "factor", "error"),
+    [
+        (0, 1, Error.INVALID_PARTITIONS),
+        (-2, 1, Error.INVALID_PARTITIONS),
+        (10_001, 1, Error.POLICY_VIOLATION),
+        (1, 0, Error.INVALID_REPLICATION_FACTOR),
+        (1, 2, Error.INVALID_REPLICATION_FACTOR),
+    ],
+)
+def test_impossible_counts_are_refused(
+    cluster: LocalCluster, partitions: int, factor: int, error: Error
+) -> None:
+    with refused(error):
+        cluster.create_topic("orders", partitions, factor)
+    assert not cluster.topics
+
+
+def test_names_taken_or_colliding_are_refused(cluster: LocalCluster) -> None:
+    cluster.create_topic("a.b", 1)
+    with refused(Error.TOPIC_ALREADY_EXISTS, "Topic 'a.b' already exists."):
+        cluster.create_topic("a.b", 1)
+    with refused(Error.INVALID_TOPIC_EXCEPTION, "Topic 'a_b' collides with existing topic: a.b"):
+        cluster.create_topic("a_b", 1)
+    cluster.delete_topic(cluster.topic("a.b"))
+    cluster.create_topic("a_b", 1)
+
+
+def test_a_bad_config_is_refused(cluster: LocalCluster) -> None:
+    with refused(Error.INVALID_CONFIG, "Unknown topic config name: nope"):
+        cluster.create_topic("orders", 1, configs={"nope": "1"})
+
+
+def test_assignments_give_the_number_of_partitions(cluster: LocalCluster) -> None:
+    assert cluster.create_topic("orders", assignments={0: [1], 1: [1]}).partitions == 2
+    with refused(Error.INVALID_REQUEST, "numPartitions was not set to -1"):
+        cluster.create_topic("more", 2, assignments={0: [1], 1: [1]})
+
+
+def test_validating_creates_nothing(cluster: LocalCluster, node: Node) -> None:
+    assert cluster.create_topic("orders", 3, validate_only=True).partitions == 3
+    assert not cluster.topics
+    assert not node.reopen().topics
+
+
+def test_auto_creation_can_be_switched_off(node: Node) -> None:
+    assert node.open().auto_create_topic("orders").name == "orders"
+    cluster = node.reopen({"auto.create.topics.enable": "false"})
+    with refused(Error.UNKNOWN_TOPIC_OR_PARTITION):
+        cluster.auto_create_topic("more")
+    with refused(Error.INVALID_TOPIC_EXCEPTION):
+        cluster.auto_create_topic("a/b")
+
+
+def test_a_full_disk_refuses_the_topic_and_leaves_nothing_half_done(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    node = Node(tmp_path / "data", disk=disk)
+    cluster = node.open()
+    disk.fail_next_write()
+    with refused(Error.KAFKA_STORAGE_ERROR):
+        cluster.create_topic("orders", 1)
+    assert not cluster.topics
+    assert cluster.create_topic("orders", 1)
+    assert list(node.reopen().topics) == ["orders"]
+    node.kill()
+
+
+# Adding partitions
+
+
+def test_added_partitions_stay(node: Node) -> None:
+    cluster = node.open()
+    cluster.create_topic("orders", 1)
+    cluster.add_partitions("orders", 3, None)
+    assert partitions_of(cluster, "orders") == [0, 1, 2]
+    assert partitions_of(node.reopen(), "orders") == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("count", "assignments", "error", "message"),
+    [
+        (3, None, Error.INVALID_PARTITIONS, "already has 3 partition"),
+        (2, None, Error.INVALID_PARTITIONS, "currently has 3 partition.* 2 would not be an increase"),
+        (5, [[1]], Error.INVALID_REPLICA_ASSIGNMENT, "add 2 additional partition.* only 1 assignment"),
+        (4, [[7]], Error.INVALID_REPLICA_ASSIGNMENT, "no such broker"),
+    ],
+)
+def test_impossible_additions_are_refused(
+    cluster: LocalCluster, count: int, assignments: list[list[int]] | None, error: Error, message: str
+) -> None:
+    cluster.create_topic("orders", 3)
+    with refused(error, message):
+        cluster.add_partitions("orders", count, assignments)
+    with refused(Error.UNKNOWN_TOPIC_OR_PARTITION):
+        cluster.add_partitions("none", 2, None)
+
+
+# Deleting
+
+
+def test_a_deleted_topic_is_gone_with_its_files(node: Node) -> None:
+    cluster = node.open()
+    topic = cluster.create_topic("orders", 2)
+    cluster.delete_topic(topic)
+    assert topic.topic_id not in cluster.by_id
+    with refused(Error.UNKNOWN_TOPIC_OR_PARTITION):
+        cluster.partitions.get("orders", 0)
+    assert not node.reopen().topics
+    assert not list(node.directories[0].glob("orders-*"))
+
+
+def test_a_name_can_be_used_again_under_a_new_id(cluster: LocalCluster) -> None:
+    first = cluster.create_topic("orders", 1)
+    cluster.delete_topic(first)
+    assert cluster.create_topic("orders", 1).topic_id != first.topic_id
+
+
+def test_deleting_can_be_switched_off(node: Node) -> None:
+    cluster = node.open({"delete.topic.enable": "false"})
+    with refused(Error.TOPIC_DELETION_DISABLED):
+        cluster.delete_topic(cluster.create_topic("orders", 1))
+
+
+# What a killed broker leaves
+
+
+def test_directories_that_were_not_made_are_made_at_the_next_start(node: Node) -> None:
+    node.open().create_topic("orders", 2)
+    node.kill()
+    (directory,) = node.directories
+    for file in (directory / "orders-1").iterdir():
+        file.unlink()
+    (directory / "orders-1").rmdir()
+    assert partitions_of(node.open(), "orders") == [0, 1]
+
+
+def test_an_interrupted_deletion_is_finished_at_the_next_start(node: Node) -> None:
+    node.open().create_topic("orders", 2)
+    node.kill()
+    (file,) = (node.directories[0] / "metadata" / "topics").glob("*.json")
+    file.rename(file.with_suffix(".deleting"))
+    assert not node.open().topics
+    assert not list(node.directories[0].glob("orders-*"))
+    assert not list((node.directories[0] / "metadata" / "topics").iterdir())
+
+
+def test_a_directory_without_a_topic_is_set_aside(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    node.open().create_topic("orders", 1)
+    node.kill()
+    (directory,) = node.directories
+    (directory / "lost-0").mkdir()
+    (directory / "lost-0" / "keep.me").write_text("precious")
+    cluster = node.open()
+    assert list(cluster.topics) == ["orders"]
+    (stray,) = directory.glob("lost-0.*-stray")
+    assert (stray / "keep.me").read_text() == "precious"
+    assert "lost-0 belongs to no topic; it is kept as" in caplog.text
+    cluster.create_topic("lost", 1)
+    assert list(node.reopen().topics) == ["lost", "orders"]
+
+
+def test_a_directory_without_metadata_is_taken_over(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    topic = node.open().create_topic("orders", 2)
+    node.kill()
+    (directory,) = node.directories
+    for file in (directory / "metadata" / "topics").iterdir():
+        file.unlink()
+    (directory / "metadata" / "topics").rmdir()
+    (directory / "__cluster_metadata-0").mkdir()
+    cluster = node.open()
+    assert cluster.topics == {"orders": topic}
+    assert "took over topic orders with 2 partitions" in caplog.text
+    assert (directory / "__cluster_metadata-0").exists()
+
+
+def test_a_damaged_topic_file_is_named(node: Node) -> None:
+    node.open().create_topic("orders", 1)
+    node.kill()
+    (file,) = (node.directories[0] / "metadata" / "topics").glob("*.json")
+    file.write_text("{")
+    with pytest.raises(OSError, match=rf"{file.name} cannot be read .*; mend or remove it"):
+        node.open()
+
+
+def test_topic_files_can_be_read_by_people(node: Node) -> None:
+    node.open().create_topic("orders", 2, configs={"cleanup.policy": "compact"})
+    (file,) = (node.directories[0] / "metadata" / "topics").glob("*.json")
+    content = json.loads(file.read_text())
+    assert content["name"] == "orders"
+    assert content["partitions"] == 2
+    assert content["configs"] == {"cleanup.policy": "compact"}
+
+
+# Whose directory it is
+
+
+def test_the_cluster_id_stays(node: Node) -> None:
+    cluster_id = node.open().cluster_id
+    assert len(cluster_id) == 22
+    assert node.reopen().cluster_id == cluster_id
+
+
+def test_another_brokers_directory_is_refused(node: Node) -> None:
+    node.open({"node.id": "1"})
+    with pytest.raises(ConfigError, match=r"belongs to broker 1 .* but this is broker 2; set node\.id=1 or"):
+        node.reopen({"node.id": "2"})
+
+
+def test_a_broker_without_a_number_takes_its_directorys(node: Node) -> None:
+    node.open({"broker.id": "7"})
+    assert node.reopen().node_id == 7
+
+
+def test_directories_of_two_clusters_are_refused(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        single = Node(tmp_path / name)
+        single.open()
+        single.kill()
+    with pytest.raises(ConfigError, match=r"log\.dirs must name directories of one broker"):
+        Node(tmp_path / "one", tmp_path / "two").open()
+
+
+def test_topics_spread_over_several_directories_are_found_again(tmp_path: Path) -> None:
+    node = Node(tmp_path / "one", tmp_path / "two")
+    node.open().create_topic("orders", 4)
+    cluster = node.reopen()
+    assert partitions_of(cluster, "orders") == [0, 1, 2, 3]
+    for log_dir in cluster.partitions.log_dirs:
+        assert len(cluster.partitions.in_dir(log_dir)) == 2
+    node.kill()
+
+
+# Configs
+
+
+def test_topic_configs_take_effect_at_once_and_stay(node: Node) -> None:
+    cluster = node.open()
+    topic = cluster.create_topic("orders", 1)
+    cluster.set_topic_configs(topic, {"segment.bytes": "2000"})
+    assert cluster.partitions.get("orders", 0).log.config.segment_bytes == 2000
+    assert node.reopen().topics["orders"].configs == {"segment.bytes": "2000"}
+
+
+def test_broker_configs_reach_the_logs_at_once_and_stay(node: Node) -> None:
+    cluster = node.open({"log.retention.hours": "1"})
+    cluster.create_topic("orders", 1)
+    cluster.create_topic("fixed", 1, configs={"retention.ms": "5"})
+    cluster.set_broker_configs(ALL_BROKERS, {"log.retention.ms": "7000"})
+    assert cluster.partitions.get("orders", 0).log.config.retention_ms == 7000
+    assert cluster.partitions.get("fixed", 0).log.config.retention_ms == 5
+    cluster.set_broker_configs("1", {"log.retention.ms": "3000"})
+    cluster = node.reopen({"log.retention.hours": "1"})
+    assert cluster.partitions.get("orders", 0).log.config.retention_ms == 3000
+    cluster.set_broker_configs("1", {})
+    cluster.set_broker_configs(ALL_BROKERS, {})
+    assert cluster.partitions.get("orders", 0).log.config.retention_ms == 3_600_000
+
+
+def test_broker_configs_that_break_a_topic_are_refused(cluster: LocalCluster) -> None:
+    cluster.create_topic("orders", 1, configs={"min.compaction.lag.ms": "1000"})
+    with refused(Error.INVALID_CONFIG, "min.compaction.lag.ms"):
+        cluster.set_broker_configs(ALL_BROKERS, {"log.cleaner.max.compaction.lag.ms": "10"})
+    assert cluster.log_config("orders").max_compaction_lag_ms > 1000
+    assert cluster.broker_configs(ALL_BROKERS) == {}
+
+
+def test_each_change_of_topics_is_logged(cluster: LocalCluster, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    topic = cluster.create_topic("orders", 1)
+    cluster.add_partitions("orders", 2, None)
+    cluster.delete_topic(topic)
+    assert "created topic orders with 1 partitions" in caplog.text
+    assert "raised topic orders from 1 to 2 partitions" in caplog.text
+    assert "deleted topic orders" in caplog.text

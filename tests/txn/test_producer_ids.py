@@ -1,0 +1,52 @@
+"""Producer ids are given once for all time."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from millrace.storage.log_dir import LogDir
+from millrace.testing.disk import FaultyDisk
+from millrace.txn.producer_ids import BLOCK_SIZE, ProducerIds
+
+
+@pytest.fixture
+def disk() -> FaultyDisk:
+    return FaultyDisk()
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path, disk: FaultyDisk) -> Iterator[LogDir]:
+    log_dir = LogDir(tmp_path / "data", disk)
+    yield log_dir
+    log_dir.close()
+
+
+def test_ids_rise_across_blocks(log_dir: LogDir) -> None:
+    ids = ProducerIds(log_dir)
+    assert [ids.allocate() for _ in range(2 * BLOCK_SIZE + 1)] == list(range(2 * BLOCK_SIZE + 1))
+
+
+def test_a_killed_broker_never_gives_an_id_again(log_dir: LogDir) -> None:
+    given: set[int] = set()
+    for count in (1, BLOCK_SIZE, BLOCK_SIZE + 1, 3):
+        ids = ProducerIds(log_dir)
+        fresh = {ids.allocate() for _ in range(count)}
+        assert not fresh & given
+        given |= fresh
+
+
+def test_an_id_that_could_not_be_written_down_is_not_given(log_dir: LogDir, disk: FaultyDisk) -> None:
+    ids = ProducerIds(log_dir)
+    disk.fail_next_write()
+    with pytest.raises(OSError):
+        ids.allocate()
+    first = ids.allocate()
+    assert ProducerIds(log_dir).allocate() > first
+
+
+def test_a_damaged_file_is_named(log_dir: LogDir) -> None:
+    ProducerIds(log_dir).allocate()
+    (log_dir.path / "producer-ids.json").write_text("nonsense")
+    with pytest.raises(OSError, match=r"producer-ids\.json cannot be read"):
+        ProducerIds(log_dir)
