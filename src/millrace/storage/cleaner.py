@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Set
 from functools import partial
 from pathlib import Path
 
@@ -76,13 +76,14 @@ class Cleaner:
     async def clean_due_logs(self) -> None:
         """Clean until no log is due any more, the dirtiest first."""
         failed: set[Log] = set()
-        while (cleanable := self._dirtiest(failed)) is not None:
+        while (cleanable := self.dirtiest(failed)) is not None:
             if not await self.clean(cleanable):
                 failed.add(cleanable.log)
 
     # Choosing
 
-    def _dirtiest(self, failed: set[Log]) -> Cleanable | None:
+    def dirtiest(self, failed: Set[Log] = frozenset()) -> Cleanable | None:
+        """The log that is due and has the largest dirty share, leaving out those that just failed."""
         now_ms = self._clock.now_ms()
         logs = list(self._logs())
         self._forget_all_but(set(logs))
@@ -138,12 +139,13 @@ class Cleaner:
         return False
 
     async def _compact(self, cleanable: Cleanable) -> Pass:
-        async with CompactionProcess(self._job(cleanable)) as process:
+        async with CompactionProcess(self.job(cleanable)) as process:
             async for replacement in process.replacements():
                 await self._swap_in(cleanable.log, replacement)
             return process.done
 
-    def _job(self, cleanable: Cleanable) -> Job:
+    def job(self, cleanable: Cleanable) -> Job:
+        """All that a process needs to know to clean a log."""
         log, config = cleanable.log, self._config
         buffer_bytes = config.log_cleaner_dedupe_buffer_size * config.log_cleaner_io_buffer_load_factor
         keys = int(buffer_bytes / max(1, config.log_cleaner_threads) / KEY_COST_BYTES)
