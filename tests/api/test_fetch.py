@@ -1,0 +1,193 @@
+"""Fetch: what is read, within which limits, and when an empty-handed fetch is answered."""
+
+import asyncio
+
+import pytest
+
+from millrace.api import fetch
+from millrace.api.context import Context
+from millrace.errors import Error
+from millrace.net.deferred import Deferred
+from millrace.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from millrace.wire.records import iterate_batches, iterate_records
+
+from ..records import batch
+from .conftest import Call
+
+ONE_MB = 1 << 20
+
+
+def of(*partitions: tuple[int, int], topic: str = "orders", **limits: int) -> FetchRequest:
+    """A fetch of (index, offset) pairs that does not wait."""
+    max_bytes = limits.pop("partition_max_bytes", ONE_MB)
+    asked = [
+        FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=max_bytes)
+        for index, offset in partitions
+    ]
+    return FetchRequest(topics=[FetchTopic(topic=topic, partitions=asked)], **limits)
+
+
+def values(data: PartitionData) -> list[bytes | None]:
+    content = data.records.read() if hasattr(data.records, "read") else bytes(data.records)
+    return [record.value for _, found in iterate_batches(content) for record in iterate_records(found)]
+
+
+def only(response: FetchResponse) -> PartitionData:
+    (topic,) = response.responses
+    (partition,) = topic.partitions
+    return partition
+
+
+@pytest.fixture(autouse=True)
+def orders(ctx: Context) -> None:
+    ctx.cluster.create_topic("orders", 3)
+
+
+def put(ctx: Context, *content: bytes, index: int = 0) -> None:
+    ctx.partitions.get("orders", index).append(memoryview(batch(*content)))
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+def test_records_come_from_the_offset_on(call: Call, ctx: Context, version: int) -> None:
+    for value in (b"a", b"b", b"c"):
+        put(ctx, value)
+    data = only(call(of((0, 1)), version))
+    assert values(data) == [b"b", b"c"]
+    assert (data.high_watermark, data.last_stable_offset, data.log_start_offset) == (3, 3, 0)
+
+
+def test_from_version_13_topics_go_by_id(call: Call, ctx: Context) -> None:
+    put(ctx, b"a")
+    request = of((0, 0), topic="")
+    request.topics[0].topic_id = ctx.cluster.topics["orders"].topic_id
+    assert values(only(call(request, 17))) == [b"a"]
+    request.topics[0].topic_id = b"nobody has this."
+    assert only(call(request, 17)).error_code == Error.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("offset", [-1, 4, 1_000_000])
+def test_an_offset_outside_the_log_is_an_error(call: Call, ctx: Context, offset: int) -> None:
+    put(ctx, b"a", b"b", b"c")
+    assert (
+        only(call(of((0, offset), max_wait_ms=60_000, min_bytes=1), 11)).error_code
+        == Error.OFFSET_OUT_OF_RANGE
+    )
+
+
+def test_an_unknown_partition_is_an_error_and_the_others_are_read(call: Call, ctx: Context) -> None:
+    put(ctx, b"a")
+    (topic,) = call(of((9, 0), (0, 0)), 11).responses
+    assert [data.error_code for data in topic.partitions] == [Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NONE]
+    assert values(topic.partitions[1]) == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"), [(-1, Error.NONE), (0, Error.NONE), (5, Error.UNKNOWN_LEADER_EPOCH)]
+)
+def test_the_leader_epoch_that_a_client_names_must_be_right(
+    call: Call, ctx: Context, epoch: int, error: Error
+) -> None:
+    put(ctx, b"a")
+    request = of((0, 0))
+    request.topics[0].partitions[0].current_leader_epoch = epoch
+    assert only(call(request, 11)).error_code == error
+
+
+def test_one_batch_goes_out_however_small_the_limits(call: Call, ctx: Context) -> None:
+    for index in (0, 1):
+        put(ctx, b"x" * 5000, index=index)
+        put(ctx, b"y", index=index)
+    (topic,) = call(of((0, 0), (1, 0), partition_max_bytes=10), 11).responses
+    assert [len(values(data)) for data in topic.partitions] == [1, 0]
+    (topic,) = call(of((0, 0), (1, 0), max_bytes=1), 11).responses
+    assert [len(values(data)) for data in topic.partitions] == [1, 0]
+
+
+def test_the_whole_answer_stays_within_max_bytes(call: Call, ctx: Context) -> None:
+    for index in range(3):
+        put(ctx, b"x" * 1000, index=index)
+    size = len(only(call(of((0, 0)), 11)).records)
+    (topic,) = call(of((0, 0), (1, 0), (2, 0), max_bytes=2 * size + 10), 11).responses
+    assert [bool(data.records) for data in topic.partitions] == [True, True, False]
+
+
+def test_aborted_transactions_are_listed_only_for_read_committed(call: Call, ctx: Context) -> None:
+    put(ctx, b"a")
+    assert only(call(of((0, 0)), 11)).aborted_transactions is None
+    assert only(call(of((0, 0), isolation_level=1), 11)).aborted_transactions == []
+
+
+def test_a_client_ahead_of_the_log_is_told_where_it_diverges(call: Call, ctx: Context) -> None:
+    put(ctx, b"a", b"b")
+    request = of((0, 7))
+    request.topics[0].partitions[0].last_fetched_epoch = 0
+    data = only(call(request, 12))
+    assert data.error_code == Error.NONE
+    assert data.diverging_epoch is not None
+    assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 2)
+
+
+class Waiting:
+    """A parked fetch, driven by the handlers' own loop."""
+
+    def __init__(self, ctx: Context, request: FetchRequest) -> None:
+        self.ctx = ctx
+        ctx.api_version = 11
+        result = fetch.handle(ctx, request)
+        assert isinstance(result, Deferred), "it was answered at once"
+        self.deferred: Deferred[FetchResponse] = result
+        self.answers: list[FetchResponse] = []
+        result.then(self.answers.append)
+
+    def turn(self, seconds: float = 0) -> list[FetchResponse]:
+        self.ctx.loop.run_until_complete(asyncio.sleep(seconds))
+        return self.answers
+
+
+def test_an_append_answers_a_waiting_fetch(ctx: Context) -> None:
+    waiting = Waiting(ctx, of((0, 0), (1, 0), max_wait_ms=60_000, min_bytes=1))
+    assert waiting.turn() == []
+    put(ctx, b"news", index=1)
+    (answer,) = waiting.turn()
+    assert [values(data) for data in answer.responses[0].partitions] == [[], [b"news"]]
+    assert not ctx.partitions.get("orders", 0).parked
+
+
+def test_a_waiting_fetch_is_answered_only_when_min_bytes_have_come(ctx: Context) -> None:
+    waiting = Waiting(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=250))
+    put(ctx, b"x" * 50)
+    assert waiting.turn() == []
+    put(ctx, b"x" * 50)
+    assert waiting.turn() == []
+    put(ctx, b"x" * 50)
+    (answer,) = waiting.turn()
+    assert len(values(only(answer))) == 3
+
+
+def test_a_waiting_fetch_is_answered_empty_when_its_time_is_over(ctx: Context) -> None:
+    waiting = Waiting(ctx, of((0, 0), max_wait_ms=20, min_bytes=1))
+    waiting.turn(0.1)
+    (answer,) = waiting.answers
+    assert values(only(answer)) == []
+    assert not ctx.partitions.get("orders", 0).parked
+
+
+def test_deleting_the_topic_answers_a_waiting_fetch(ctx: Context) -> None:
+    waiting = Waiting(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=1))
+    ctx.cluster.delete_topic(ctx.cluster.topics["orders"])
+    (answer,) = waiting.turn()
+    assert only(answer).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_client_that_leaves_takes_its_waiting_fetch_along(ctx: Context) -> None:
+    waiting = Waiting(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=1))
+    waiting.deferred.cancel()
+    assert not ctx.partitions.get("orders", 0).parked
+    put(ctx, b"news")
+    assert waiting.turn() == []
