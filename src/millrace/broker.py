@@ -27,6 +27,7 @@ from millrace.net.connection import Connection, Dispatch
 from millrace.net.server import Server
 from millrace.replication.partitions import Partitions
 from millrace.replication.upkeep import Upkeep
+from millrace.storage.cleaner import Cleaner
 from millrace.storage.log_dir import LogDir, LogDirInUse
 from millrace.txn.producer_ids import ProducerIds
 
@@ -60,6 +61,7 @@ class Broker:
         self._producer_ids: ProducerIds
         self._fetch_sessions: FetchSessions
         self._upkeep: Upkeep
+        self._cleaner: Cleaner
 
     @property
     def listeners(self) -> list[tuple[str, int]]:
@@ -89,6 +91,7 @@ class Broker:
                 log_dir.close()
             raise
         self._upkeep.start()
+        self._cleaner.start()
         self._server.start()
         self.startup_ms = round((time.perf_counter() - began) * 1000)
         logger.info("ready with %d topics in %d ms", self.topics, self.startup_ms)
@@ -140,20 +143,31 @@ class Broker:
         self._upkeep = Upkeep(
             self.partitions, self.config, clock=self._clock, run_in_thread=self._run_in_thread
         )
+        self._cleaner = Cleaner(
+            lambda: (partition.log for partition in self.partitions),
+            self.config,
+            clock=self._clock,
+            disk=self._disk,
+            run_in_thread=self._run_in_thread,
+            remove_later=self._upkeep.remove_later,
+        )
 
     async def stop(self) -> None:
         """Stop serving, flush and close every log, and leave the mark of a clean stop."""
-        self._server.stop()
-        await self._upkeep.stop()
+        await self._stop_serving()
         self.partitions.close()
         self._threads.shutdown()
 
     async def abandon(self) -> None:
         """Let go of everything at once, as a killed process would."""
-        self._server.stop()
-        await self._upkeep.stop()
+        await self._stop_serving()
         self.partitions.abandon()
         self._threads.shutdown()
+
+    async def _stop_serving(self) -> None:
+        self._server.stop()
+        await self._cleaner.stop()
+        await self._upkeep.stop()
 
     def _run_in_thread(self, work: Callable[[], object]) -> asyncio.Future[object]:
         return self._loop.run_in_executor(self._threads, work)
