@@ -1,0 +1,146 @@
+"""What is refused before it reaches the log, with Kafka's error codes."""
+
+import struct
+
+import pytest
+
+from millrace.config import LogConfig
+from millrace.errors import Error, KafkaError
+from millrace.storage.validation import InvalidRecords
+from millrace.wire.compression import Codec
+from millrace.wire.records import (
+    ATTRIBUTES_POSITION,
+    CONTROL_BIT,
+    CRC_POSITION,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    assemble,
+    crc32c,
+    read_header,
+)
+
+
+def refusal(log, batch):
+    with pytest.raises(KafkaError) as raised:
+        log.append(memoryview(batch), leader_epoch=0)
+    assert log.log_end_offset == 0
+    assert log.size == 0
+    return raised.value
+
+
+def changed(batch, **fields):
+    """A batch with other header fields and a right checksum."""
+    return assemble(read_header(batch)._replace(**fields), bytes(batch[HEADER_BYTES:]))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"base_offset": 5},
+        {"record_count": 0},
+        {"record_count": -1},
+        {"record_count": 2},
+        {"last_offset_delta": 1},
+        {"last_offset_delta": -1},
+        {"attributes": CONTROL_BIT},
+        {"attributes": 6},
+        {"producer_id": 7, "producer_epoch": 0, "base_sequence": -1},
+        {"producer_id": -7, "producer_epoch": 0, "base_sequence": 1},
+        {"record_count": 1000, "last_offset_delta": 999},
+    ],
+    ids=str,
+)
+def test_a_header_that_contradicts_itself_is_an_invalid_record(open_log, make_batch, fields):
+    assert refusal(open_log(), changed(make_batch(), **fields)).error is Error.INVALID_RECORD
+
+
+def test_nothing_or_several_batches_are_invalid(open_log, make_batch):
+    log = open_log()
+    batch = bytes(make_batch())
+    for records in (b"", batch[:10], batch[:-1], batch + batch, batch + b"\0"):
+        assert refusal(log, records).error is Error.INVALID_RECORD
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_message_formats_are_refused_by_name(open_log, make_batch, magic):
+    batch = bytearray(make_batch())
+    batch[16] = magic
+    answer = refusal(open_log(), batch)
+    assert answer.error is Error.INVALID_RECORD
+    assert "magic" in answer.message
+
+
+def test_a_wrong_checksum_is_a_corrupt_message(open_log, make_batch):
+    batch = make_batch()
+    batch[-1] ^= 1
+    assert refusal(open_log(), batch).error is Error.CORRUPT_MESSAGE
+
+
+def test_max_message_bytes_is_the_most_a_batch_has(open_log, make_batch):
+    batch = make_batch(size=500)
+    log = open_log(LogConfig(max_message_bytes=len(batch) - 1))
+    assert refusal(log, batch).error is Error.MESSAGE_TOO_LARGE
+    log.config = LogConfig(max_message_bytes=len(batch))
+    log.append(batch, leader_epoch=0)
+
+
+def test_a_batch_that_grows_beyond_the_limit_by_recompression_is_refused(open_log, make_batch):
+    batch = make_batch(size=50_000, codec=Codec.GZIP)
+    log = open_log(LogConfig(compression_type="uncompressed", max_message_bytes=10_000))
+    assert refusal(log, batch).error is Error.MESSAGE_TOO_LARGE
+
+
+def test_a_compacted_topic_names_every_record_without_a_key(open_log, make_batch):
+    log = open_log(LogConfig(cleanup_policy=("compact",)))
+    answer = refusal(log, make_batch(4, key=lambda number: None if number % 2 else b"key"))
+    assert isinstance(answer, InvalidRecords)
+    assert answer.error is Error.INVALID_RECORD
+    message = "Compacted topic cannot accept message without key in topic partition events-0."
+    assert answer.record_errors == [(1, message), (3, message)]
+    log.append(make_batch(2), leader_epoch=0)
+
+
+def test_a_compacted_topic_looks_into_compressed_batches(open_log, make_batch):
+    log = open_log(LogConfig(cleanup_policy=("compact", "delete")))
+    answer = refusal(log, make_batch(1, key=lambda _: None, codec=Codec.ZSTD))
+    assert isinstance(answer, InvalidRecords)
+
+
+def test_broken_records_are_found_where_they_are_looked_into(open_log, make_batch):
+    batch = bytearray(make_batch())
+    batch[HEADER_BYTES] = 0x7E
+    struct.pack_into(">I", batch, CRC_POSITION, crc32c(bytes(batch[ATTRIBUTES_POSITION:])))
+    log = open_log(LogConfig(cleanup_policy=("compact",)))
+    assert refusal(log, batch).error is Error.INVALID_RECORD
+
+
+def test_timestamps_too_far_in_the_future_are_named(open_log, make_batch, clock):
+    log = open_log(LogConfig(message_timestamp_after_max_ms=1000))
+    answer = refusal(log, make_batch(3, timestamp=clock.now_ms() + 999))
+    assert isinstance(answer, InvalidRecords)
+    assert answer.error is Error.INVALID_TIMESTAMP
+    assert [number for number, _ in answer.record_errors] == [2]
+    log.append(make_batch(2, timestamp=clock.now_ms() + 999), leader_epoch=0)
+
+
+def test_timestamps_too_far_in_the_past_are_named(open_log, make_batch, clock):
+    log = open_log(LogConfig(message_timestamp_before_max_ms=1000))
+    answer = refusal(log, make_batch(2, timestamp=clock.now_ms() - 1001))
+    assert isinstance(answer, InvalidRecords)
+    assert answer.error is Error.INVALID_TIMESTAMP
+    assert [number for number, _ in answer.record_errors] == [0]
+
+
+def test_records_without_a_timestamp_are_never_too_old(open_log, make_batch):
+    log = open_log(LogConfig(message_timestamp_before_max_ms=1000))
+    log.append(make_batch(timestamp=-1), leader_epoch=0)
+
+
+def test_only_the_broker_sets_log_append_time(open_log, make_batch):
+    batch = changed(make_batch(), attributes=LOG_APPEND_TIME_BIT)
+    assert refusal(open_log(), batch).error is Error.INVALID_TIMESTAMP
+
+
+def test_log_append_time_does_not_care_about_the_clients_timestamps(open_log, make_batch):
+    log = open_log(LogConfig(message_timestamp_type="LogAppendTime", message_timestamp_after_max_ms=1))
+    log.append(make_batch(timestamp=2**60), leader_epoch=0)
