@@ -12,7 +12,8 @@ TOPIC = "growing"
 RECORD_BYTES = 1000
 SMALL_LOG_BYTES = 10_000_000
 KEPT_FREE_BYTES = 10_000_000_000
-REQUESTS, FETCHES = 50_000, 3_000
+BATCH_RECORDS = 16
+APPENDS, SAMPLES, FETCHES = 100_000, 10_000, 20_000
 
 SizedFigures = dict[str, dict[str, float]]
 
@@ -41,21 +42,21 @@ def run(gigabytes: float, announce: Callable[[str], None]) -> SizedFigures:
 
 
 def _measure(target: Target, topic: str, size: int) -> dict[str, float]:
-    missing = size // RECORD_BYTES - target.record_count(topic)
-    run_load("produce", target, {"topic": topic, "records": missing, "record_bytes": RECORD_BYTES})
-    append = run_load(
-        "one-message",
-        target,
-        {"topic": topic, "partitions": 1, "requests": REQUESTS, "record_bytes": 100, "connections": 8},
-    )
-    latency = run_load("ack-latency", target, {"topic": topic, "samples": 3000, "record_bytes": 100})
-    fetch = run_load("fetch-anywhere", target, {"topic": topic, "fetches": FETCHES, "max_bytes": 65_536})
+    filled = size // RECORD_BYTES
+    missing = filled - target.record_count(topic)
+    fill = {"records": missing, "record_bytes": RECORD_BYTES, "batch_records": BATCH_RECORDS}
+    run_load("produce", target, {"topic": topic, **fill})
+    fetches = {"offsets": filled, "fetches": FETCHES, "max_bytes": BATCH_RECORDS * RECORD_BYTES}
+    fetch = run_load("fetch-anywhere", target, {"topic": topic, **fetches})
+    appends = {"requests": APPENDS, "record_bytes": 100, "connections": 8, "partitions": 1}
+    append = run_load("one-message", target, {"topic": topic, **appends})
+    latency = run_load("ack-latency", target, {"topic": topic, "samples": SAMPLES, "record_bytes": 100})
     return {
-        "append: broker CPU, µs per request": append["broker CPU µs/request"],
+        "append: broker CPU, µs": append["broker CPU µs/request"],
         "append: requests/s": append["requests/s"],
-        "append: ack latency, p50 ms": latency["p50 ms"],
-        "append: ack latency, p99 ms": latency["p99 ms"],
-        "fetch 64 KB at any offset: broker CPU, µs": fetch["broker CPU µs/request"],
-        "fetch 64 KB at any offset: p50 ms": fetch["p50 ms"],
-        "fetch 64 KB at any offset: p99 ms": fetch["p99 ms"],
+        "append: acknowledgement latency, p50 ms": latency["p50 ms"],
+        "append: acknowledgement latency, p99 ms": latency["p99 ms"],
+        "fetch a 16 KB batch at any offset: broker CPU, µs": fetch["broker CPU µs/request"],
+        "fetch a 16 KB batch at any offset: latency, p50 ms": fetch["p50 ms"],
+        "fetch a 16 KB batch at any offset: latency, p99 ms": fetch["p99 ms"],
     }

@@ -7,7 +7,6 @@ from benchmarks.target import Target
 SETTINGS: Settings = {
     "linger.ms": 5,
     "batch.size": 1_000_000,
-    "batch.num.messages": 100_000,
     "queue.buffering.max.messages": 1_000_000,
     "queue.buffering.max.kbytes": 1_048_576,
 }
@@ -21,10 +20,11 @@ def throughput(
     record_bytes: int,
     acks: str = "all",
     idempotent: bool = False,
+    batch_records: int = 100_000,
 ) -> dict[str, float]:
     """Send `records` records and wait for the last acknowledgement."""
     settings = {**SETTINGS, "bootstrap.servers": target.bootstrap, "acks": acks}
-    settings["enable.idempotence"] = str(idempotent).lower()
+    settings |= {"enable.idempotence": str(idempotent).lower(), "batch.num.messages": batch_records}
     producer = BatchProducer(topic, b"x" * record_bytes, settings)
     producer.send(1000)
     before = target.record_count(topic)

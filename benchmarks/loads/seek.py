@@ -12,11 +12,10 @@ from benchmarks.target import Target
 SEED = 1
 
 
-def fetch_cost(target: Target, *, topic: str, fetches: int, max_bytes: int) -> dict[str, float]:
-    """Fetch from random offsets, twice the same: the first pass brings the pages into memory."""
-    end = target.record_count(topic)
+def fetch_cost(target: Target, *, topic: str, offsets: int, fetches: int, max_bytes: int) -> dict[str, float]:
+    """Fetch from random offsets below `offsets`, twice the same: the first pass brings them into memory."""
     chosen = random.Random(SEED)
-    frames = [raw.fetch_frame(topic, 0, chosen.randrange(end), max_bytes) for _ in range(fetches)]
+    frames = [raw.fetch_frame(topic, 0, chosen.randrange(offsets), max_bytes) for _ in range(fetches)]
     with raw.connect(target.bootstrap) as connection:
         for frame in frames:
             _fetch(connection, frame)
