@@ -129,7 +129,11 @@ class Broker:
 
     def _open(self, log_dirs: list[LogDir]) -> None:
         self.partitions = Partitions(
-            log_dirs, clock=self._clock, disk=self._disk, run_later=self._run_in_thread
+            log_dirs,
+            clock=self._clock,
+            disk=self._disk,
+            run_later=self._run_in_thread,
+            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
         )
         try:
             self.cluster = LocalCluster(self.config, log_dirs[0], self.partitions)

@@ -98,7 +98,9 @@ def describe_broker(config: BrokerConfig) -> list[ConfigEntry]:
 def _describe_broker_option(config: BrokerConfig, option: Option) -> ConfigEntry:
     synonyms = _synonyms(config, _SYNONYM_GROUPS.get(option.name, (option.name,)))
     if option.name in ("node.id", "broker.id"):
-        synonyms = (Synonym(option.name, str(config.node_id), ConfigSource.STATIC_BROKER), *synonyms[1:])
+        # One number under two names, of which the file gives at most one.
+        defaults = [synonym for synonym in synonyms if synonym.source is ConfigSource.DEFAULT]
+        synonyms = (Synonym(option.name, str(config.node_id), ConfigSource.STATIC_BROKER), *defaults)
     value = next((synonym.value for synonym in synonyms if synonym.name == option.name), None)
     return ConfigEntry(
         name=option.name,

@@ -1,14 +1,11 @@
 """The topics on disk: one small JSON file each, so that a change costs the same however many there are."""
 
 import json
-import logging
 from pathlib import Path
 
 from millrace.cluster.metadata import Topic
 from millrace.disk import Disk
 from millrace.wire.schema import uuid_from_text, uuid_to_text
-
-logger = logging.getLogger(__name__)
 
 _LIVE = ".json"
 _DELETING = ".deleting"

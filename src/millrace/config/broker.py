@@ -41,9 +41,6 @@ class BrokerConfig:
     auto_create_topics_enable: bool = boolean(True, "Create a topic when a client first asks for it.")
     broker_rack: str | None = string(None, "Rack of this broker, told to clients.")
     connections_max_idle_ms: int = long(10 * MINUTE_MS, "Close a connection that was idle this long.")
-    default_replication_factor: int = integer(
-        1, "Replicas of a topic that is created without saying how many."
-    )
     delete_topic_enable: bool = boolean(True, "Whether topics can be deleted.")
     fetch_max_bytes: int = integer(
         55 << 20, "Most bytes that one fetch response carries, whatever the client asks for.", at_least=1024
@@ -60,9 +57,6 @@ class BrokerConfig:
         "How full the map of keys may become before a compaction stops taking in segments.",
         scope=_DYNAMIC,
     )
-    log_cleaner_io_buffer_size: int = integer(
-        512 << 10, "Bytes that a compaction reads and writes at a time.", at_least=0, scope=_DYNAMIC
-    )
     log_cleaner_io_max_bytes_per_second: float = double(
         1.7976931348623157e308, "Throttle on the bytes that compaction reads and writes.", scope=_DYNAMIC
     )
@@ -70,10 +64,7 @@ class BrokerConfig:
         1, "Logs that are compacted at the same time, each in a process.", at_least=0, scope=_DYNAMIC
     )
     log_flush_offset_checkpoint_interval_ms: int = integer(
-        MINUTE_MS, "How often the recovery points are written down.", at_least=0
-    )
-    log_flush_start_offset_checkpoint_interval_ms: int = integer(
-        MINUTE_MS, "How often the log start offsets are written down.", at_least=0
+        MINUTE_MS, "How often recovery points and log start offsets are written down.", at_least=0
     )
     log_initial_task_delay_ms: int = long(
         30 * SECOND_MS, "How long after the start retention and compaction begin.", at_least=0
@@ -81,10 +72,7 @@ class BrokerConfig:
     log_retention_check_interval_ms: int = long(
         5 * MINUTE_MS, "How often logs are looked through for segments to delete.", at_least=1
     )
-    max_connections: int = integer(INT_MAX, "Most connections at a time.", at_least=0, scope=_DYNAMIC)
-    max_connections_per_ip: int = integer(
-        INT_MAX, "Most connections at a time from one address.", at_least=0, scope=_DYNAMIC
-    )
+    max_connections: int = integer(INT_MAX, "Most connections at a time.", at_least=0)
     max_incremental_fetch_session_cache_slots: int = integer(
         1000, "Fetch sessions that are kept at a time.", at_least=0
     )
@@ -94,27 +82,14 @@ class BrokerConfig:
     num_partitions: int = integer(
         1, "Partitions of a topic that is created without saying how many.", at_least=1
     )
-    num_recovery_threads_per_data_dir: int = integer(
-        2, "Logs that are recovered at the same time after an unclean stop.", at_least=1, scope=_DYNAMIC
-    )
-    producer_id_expiration_check_interval_ms: int = integer(
-        10 * MINUTE_MS, "How often idle producers are looked for.", at_least=1
-    )
     producer_id_expiration_ms: int = integer(
-        DAY_MS, "How long an idle idempotent producer is remembered.", at_least=1, scope=_DYNAMIC
+        DAY_MS, "How long an idle idempotent producer is remembered.", at_least=1
     )
     queued_max_request_bytes: int = long(
         256 << 20,
         "Bytes of requests held in memory before reading pauses; -1 is no limit, Kafka's default.",
     )
-    socket_listen_backlog_size: int = integer(50, "Connections that may wait to be accepted.", at_least=1)
-    socket_receive_buffer_bytes: int = integer(
-        100 << 10, "SO_RCVBUF of connections; -1 leaves it to the system."
-    )
     socket_request_max_bytes: int = integer(100 << 20, "Largest request that is accepted.", at_least=1)
-    socket_send_buffer_bytes: int = integer(
-        100 << 10, "SO_SNDBUF of connections; -1 leaves it to the system."
-    )
 
     # Resolved from several options together.
     node_id: int = 1
@@ -275,7 +250,7 @@ _COMPOUND_OPTIONS = [
     Option(
         "listener.security.protocol.map",
         Kind.STRING,
-        "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "Which security protocol each listener speaks; PLAINTEXT is the one supported so far.",
     ),
     Option(
@@ -286,7 +261,7 @@ _COMPOUND_OPTIONS = [
     ),
     Option("log.dir", Kind.LIST, ("/tmp/kafka-logs",), "Data directories, when log.dirs is not set."),
     Option("log.dirs", Kind.LIST, None, "Data directories; partitions are spread over them."),
-    Option("node.id", Kind.INT, 1, "This broker's number.", at_least=0),
+    Option("node.id", Kind.INT, None, "This broker's number; 1 where none is given.", at_least=0),
     Option(
         "process.roles",
         Kind.LIST,

@@ -59,6 +59,7 @@ controller.quota.window.size.seconds int 1
 controller.socket.timeout.ms int 30000
 cordoned.log.dirs list "" per-broker
 create.topic.policy.class.name class -
+default.replication.factor int 1
 delegation.token.expiry.check.interval.ms long 3600000
 delegation.token.expiry.time.ms long 86400000
 delegation.token.max.lifetime.ms long 604800000
@@ -127,8 +128,11 @@ inter.broker.listener.name string -
 kafka.metrics.polling.interval.secs int 10
 kafka.metrics.reporters list ""
 leader.imbalance.check.interval.seconds long 300
+log.cleaner.io.buffer.size int 524288 dynamic
 log.dir.failure.timeout.ms long 30000
+log.flush.start.offset.checkpoint.interval.ms int 60000
 max.connection.creation.rate int 2147483647 dynamic
+max.connections.per.ip int 2147483647 dynamic
 max.connections.per.ip.overrides string "" dynamic
 metadata.log.dir string -
 metadata.log.max.record.bytes.between.snapshots long 20971520
@@ -144,6 +148,7 @@ metrics.recording.level string INFO
 metrics.sample.window.ms long 30000
 num.io.threads int 8 dynamic
 num.network.threads int 3 dynamic
+num.recovery.threads.per.data.dir int 2 dynamic
 num.replica.alter.log.dirs.threads int -
 num.replica.fetchers int 1 dynamic
 offset.metadata.max.bytes int 4096
@@ -263,6 +268,9 @@ share.coordinator.write.timeout.ms int 5000
 share.fetch.purgatory.purge.interval.requests int 1000
 socket.connection.setup.timeout.max.ms long 30000
 socket.connection.setup.timeout.ms long 10000
+socket.listen.backlog.size int 50
+socket.receive.buffer.bytes int 102400
+socket.send.buffer.bytes int 102400
 ssl.allow.dn.changes boolean false
 ssl.allow.san.changes boolean false
 ssl.cipher.suites list "" per-broker

@@ -24,7 +24,8 @@ Where a default or a limit differs from Apache Kafka 4.3:
 | `queued.max.request.bytes` | `268435456` | no limit | memory stays bounded whatever clients send |
 | `segment.bytes` | at least 14 | at least 1048576 | small segments are handy in tests |
 | `node.id` | `1` | must be given | one broker needs no number |
-| `listeners`, `listener.security.protocol.map` | read-only | dynamic | bound once, at the start |
+| `listeners`, `listener.security.protocol.map` | at start | dynamic | addresses are bound once |
+| `max.connections`, `producer.id.expiration.ms` | at start | dynamic | |
 """
 
 

@@ -12,7 +12,7 @@ from millrace.config import LogConfig
 from millrace.disk import Disk
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
-from millrace.storage.log import Log
+from millrace.storage.log import PRODUCER_ID_EXPIRATION_MS, Log
 from millrace.storage.log_dir import LogDir
 
 logger = logging.getLogger(__name__)
@@ -24,11 +24,20 @@ RunLater = Callable[[Callable[[], object]], object]
 class Partitions:
     """Owned by the broker loop; not thread-safe."""
 
-    def __init__(self, log_dirs: list[LogDir], *, clock: Clock, disk: Disk, run_later: RunLater) -> None:
+    def __init__(
+        self,
+        log_dirs: list[LogDir],
+        *,
+        clock: Clock,
+        disk: Disk,
+        run_later: RunLater,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+    ) -> None:
         self.log_dirs = log_dirs
         self._clock = clock
         self._disk = disk
         self._run_later = run_later
+        self._producer_id_expiration_ms = producer_id_expiration_ms
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._names: dict[bytes, str] = {}
         self._homes: dict[tuple[str, int], LogDir] = {}
@@ -111,6 +120,7 @@ class Partitions:
             recovery_point=home.recovery_point(topic, index),
             log_start_offset=home.log_start_offset(topic, index),
             clean=home.clean_shutdown,
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
         )
 
     def delete(self, topic: str) -> None:
