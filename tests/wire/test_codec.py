@@ -74,6 +74,14 @@ def test_layout_of_flexible_versions() -> None:
     )
 
 
+@pytest.mark.parametrize("length", [0, 1, 126, 127, 128, 16382, 16383, 16384])
+def test_compact_lengths_on_both_sides_of_a_further_byte(length: int) -> None:
+    encoded = encode(Sampler(blob=b"b" * length), 1)
+    assert encoded.endswith(uvarint(length + 1) + b"b" * length + b"\x00")
+    assert len(encoded) == len(encode(Sampler(), 1)) + len(uvarint(length + 1)) - 1 + length
+    assert decode(Sampler, 1, encoded)[0].blob == b"b" * length
+
+
 def test_tagged_fields_are_written_in_the_order_of_their_tags() -> None:
     tail = "02 02 04 00 00 00 08 05 02 02 78"
     assert encode(Sampler(label="x", level=8), 1).hex(" ").endswith(tail)
