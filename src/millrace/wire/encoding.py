@@ -114,7 +114,7 @@ class _Encoder(Source):
             return
         with self.block(f"if {length} <= {INLINE_RECORDS_BYTES} and isinstance({content}, BYTES_LIKE):"):
             self.line(f"out += {content}")
-        with self.block(f"elif len({content}):"):
+        with self.block(f"elif {length} > {int(self.flexible)}:"):
             self.line(f"chunks += out, {content}")
             self.line("out = bytearray()")
 
