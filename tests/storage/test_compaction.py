@@ -323,6 +323,14 @@ class TestGroups:
         assert sorted(path.name for path in files.directory.glob("*.log")) == ["00000000000000000000.log"]
 
 
+def test_an_empty_segment_at_the_end_of_a_group_hides_no_offsets(files: SegmentFiles) -> None:
+    files.segment(batch(0, (b"a", b"1")), batch(1, (None, b"dropped")))
+    files.bases.append(2)
+    files.path(2).touch()
+    files.clean()
+    assert [(header.last_offset, header.record_count) for header in files.headers()] == [(0, 1), (1, 0)]
+
+
 def test_indexes_of_the_new_segment_point_at_its_batches(files: SegmentFiles) -> None:
     for base in (0, 50):
         files.segment(

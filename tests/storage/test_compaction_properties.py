@@ -136,7 +136,7 @@ class Story:
             case Append(pairs, codec):
                 self.append(pairs, codec)
             case Roll():
-                self.log.roll()
+                self.roll()
             case Wait(milliseconds):
                 self.clock.advance(milliseconds)
             case Clean(max_keys):
@@ -149,6 +149,10 @@ class Story:
                     self.log.abandon()
                 self.log = self.open(clean=clean)
                 self.cleaner = self.new_cleaner()
+
+    def roll(self) -> None:
+        if self.log.segments[-1].size:
+            self.log.roll()
 
     def append(self, pairs: list[tuple[bytes, bytes | None]], codec: Codec) -> None:
         now_ms, base_offset = self.clock.now_ms(), self.log.log_end_offset
@@ -194,7 +198,7 @@ async def _play(directory: Path, story: list[object]) -> None:
     for step in story:
         await told.play(step)
         told.check()
-    told.log.roll()
+    told.roll()
     await told.play(Clean(10))
     told.check()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from millrace.clock import Clock
 from millrace.config import BrokerConfig
 from millrace.disk import Disk
+from millrace.errors import KafkaError
 from millrace.storage import swap
 from millrace.storage.cleanable import Cleanable, is_overdue, survey
 from millrace.storage.cleaner_checkpoint import read_clean_offsets, write_clean_offsets
@@ -71,7 +72,11 @@ class Cleaner:
     async def _work(self) -> None:
         while True:
             await asyncio.sleep(self._config.log_cleaner_backoff_ms / 1000)
-            await self.clean_due_logs()
+            try:
+                await self.clean_due_logs()
+            except Exception:
+                # One round that failed must not be the last one.
+                logger.exception("the cleaner stumbled; it goes on")
 
     async def clean_due_logs(self) -> None:
         """Clean until no log is due any more, the dirtiest first."""
@@ -88,13 +93,23 @@ class Cleaner:
         logs = list(self._logs())
         self._forget_all_but(set(logs))
         busy = self._in_progress | self._uncleanable | failed
-        candidates = [
-            self.survey(log, now_ms)
-            for log in logs
-            if "compact" in log.config.cleanup_policy and log not in busy
-        ]
-        due = [cleanable for cleanable in candidates if cleanable.is_due]
+        compacted = [log for log in logs if "compact" in log.config.cleanup_policy and log not in busy]
+        candidates = (self._try_survey(log, now_ms) for log in compacted)
+        due = [cleanable for cleanable in candidates if cleanable is not None and cleanable.is_due]
         return max(due, key=lambda cleanable: cleanable.dirty_ratio, default=None)
+
+    def _try_survey(self, log: Log, now_ms: int) -> Cleanable | None:
+        try:
+            return self.survey(log, now_ms)
+        except OSError as failure:
+            logger.warning("%s cannot be looked at for compaction: %s", log.directory, failure)
+        except KafkaError as failure:
+            self._give_up(log, failure)
+        return None
+
+    def _give_up(self, log: Log, failure: Exception) -> None:
+        self._uncleanable.add(log)
+        logger.error("%s is not compacted any more, the other logs are: %s", log.directory, failure)
 
     def survey(self, log: Log, now_ms: int) -> Cleanable:
         """What there is to clean in a log; rolls an active segment that has waited too long."""
@@ -127,8 +142,7 @@ class Cleaner:
             self._clean_offsets[log] = done.end_offset
             await self._write_clean_offsets(log.directory.parent)
         except CorruptLog as failure:
-            self._uncleanable.add(log)
-            logger.error("%s is not compacted any more, the other logs are: %s", log.directory, failure)
+            self._give_up(log, failure)
         except (CompactionFailed, LogChanged, OSError) as failure:
             logger.warning("%s: compaction stopped, to be tried again: %s", log.directory, failure)
         else:
@@ -163,7 +177,7 @@ class Cleaner:
             index_interval_bytes=log.config.index_interval_bytes,
             delete_retention_ms=log.config.delete_retention_ms,
             max_keys=max(1, keys),
-            max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+            max_bytes_per_second=max(1.0, config.log_cleaner_io_max_bytes_per_second),
             now_ms=self._clock.now_ms(),
             producers=[(producer.producer_id, producer.last_offset) for producer in log.active_producers()],
         )
@@ -195,6 +209,7 @@ class Cleaner:
 
     async def _write_clean_offsets(self, directory: Path) -> None:
         async with self._checkpoint_lock:
+            self._forget_all_but(set(self._logs()))
             offsets = {
                 (log.topic, log.partition): offset
                 for log, offset in self._clean_offsets.items()

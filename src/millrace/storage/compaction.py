@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -96,7 +97,6 @@ class Replacement:
 
     base_offset: int
     replaces: list[int]
-    size: int
 
 
 @dataclass(slots=True)
@@ -123,6 +123,7 @@ class Compaction:
         self._job = job
         self._directory = Path(job.directory)
         self._latest_offsets: LatestOffsets = {}
+        self._surviving_offsets: list[int] = []
         self._started = time.monotonic()
         self._bytes_moved = 0
         self._last_offset_of_producer = dict(job.producers)
@@ -157,6 +158,7 @@ class Compaction:
                 break
             done.end_offset = job.end_offset_of(number)
         done.keys = len(self._latest_offsets)
+        self._surviving_offsets = sorted(self._latest_offsets.values())
 
     def _map_batch(self, header: BatchHeader, batch: bytes) -> None:
         # Transactions: a batch of an aborted one must not be mapped, its records never count.
@@ -167,7 +169,8 @@ class Compaction:
     def _clean_group(self, group: list[Source]) -> Replacement | None:
         cleaned = CleanedSegment(self._directory, group[0].base_offset, self._job.index_interval_bytes)
         try:
-            changed = [self._clean_segment(source, cleaned, is_last=source is group[-1]) for source in group]
+            last = [source for source in group if source.size][-1:]
+            changed = [self._clean_segment(source, cleaned, is_last=source in last) for source in group]
             if changed == [False]:
                 cleaned.discard()
                 return None
@@ -175,7 +178,7 @@ class Compaction:
         except BaseException:
             cleaned.discard()
             raise
-        return Replacement(group[0].base_offset, [source.base_offset for source in group], cleaned.size)
+        return Replacement(group[0].base_offset, [source.base_offset for source in group])
 
     def _clean_segment(self, source: Source, cleaned: CleanedSegment, *, is_last: bool) -> bool:
         """Copy what stays of a segment, and tell whether anything went."""
@@ -212,6 +215,8 @@ class Compaction:
             return batch
         if not header.record_count:
             return batch if must_stay else None
+        if self._is_superseded(header):
+            return empty_batch(header) if must_stay else None
         horizon_ms = header.delete_horizon_ms
         survivors = keep_latest(
             payload_of(batch, header),
@@ -228,6 +233,14 @@ class Compaction:
         if survivors.count == header.record_count:
             return batch
         return thin_out(header, survivors, header.codec)
+
+    def _is_superseded(self, header: BatchHeader) -> bool:
+        """Whether the map alone, without a look at the records, tells that none of them stays."""
+        if header.base_offset < self._job.first_dirty_offset:
+            return False
+        offsets = self._surviving_offsets
+        following = bisect_left(offsets, header.base_offset)
+        return following == len(offsets) or offsets[following] > header.last_offset
 
     def _batches_of(self, source: Source) -> Iterator[tuple[BatchHeader, bytes]]:
         path = self._path_of(source)
