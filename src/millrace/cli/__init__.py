@@ -1,0 +1,11 @@
+"""The `millrace` command: Kafka's own tools under their own flags, and what runs a broker."""
+
+from millrace.cli.group import millrace
+
+
+def main() -> None:
+    """Entry point of the `millrace` script."""
+    millrace.main(prog_name="millrace")
+
+
+__all__ = ["main", "millrace"]

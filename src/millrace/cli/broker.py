@@ -1,0 +1,28 @@
+"""`millrace broker`: Kafka's kafka-server-start, on a Kafka properties file as it is."""
+
+from pathlib import Path
+
+import click
+
+from millrace.cli.errors import CommandError
+from millrace.cli.options import KafkaCommand, parse_pairs, read_properties
+
+
+@click.command("broker", cls=KafkaCommand)
+@click.argument("properties_file", type=click.Path(path_type=Path), metavar="server.properties")
+@click.option(
+    "--override", multiple=True, metavar="K=V", help="A property that counts instead of the file's."
+)
+@click.option("--daemon", is_flag=True, hidden=True)
+def command(*, properties_file: Path, override: tuple[str, ...], daemon: bool) -> None:
+    """Start a broker from a Kafka properties file."""
+    if daemon:
+        raise CommandError(
+            "-daemon is not supported: the broker stays in the foreground; leave it to systemd, or run it as"
+            f" `nohup millrace broker {properties_file} >broker.log 2>&1 &`"
+        )
+    from millrace.cli.running import log_to_stderr, run
+    from millrace.config import BrokerConfig
+
+    log_to_stderr()
+    run(BrokerConfig.from_properties(read_properties(properties_file) | parse_pairs(override, "--override")))

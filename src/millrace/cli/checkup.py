@@ -1,0 +1,205 @@
+"""What `millrace doctor` looks at, one function per thing."""
+
+import importlib.metadata
+import os
+import platform
+import re
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+GIB = 1024**3
+OLDEST_PYTHON = (3, 11)
+OLDEST_JAVA = 17
+ENOUGH_FILES = 10_000
+FEWEST_FILES = 1024
+ENOUGH_DISK_BYTES = 5 * GIB
+LEAST_DISK_BYTES = GIB // 2
+ENOUGH_MEMORY_BYTES = GIB // 4
+PACKAGES = ("click", "confluent-kafka", "cramjam", "google-crc32c", "rich", "uvloop")
+OPTIONAL_PACKAGES = ("pyspark",)
+NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs")
+VOLATILE_FILE_SYSTEMS = ("tmpfs", "ramfs")
+
+
+class Verdict(Enum):
+    """How bad it is: WARN lets a broker run, FAIL does not."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Finding(NamedTuple):
+    """One thing, the state it is in, and what to do about it."""
+
+    verdict: Verdict
+    what: str
+    state: str
+    remedy: str = ""
+
+
+def examine(data_dir: Path, port: int) -> list[Finding]:
+    """Everything that is looked at, in order."""
+    return [
+        check_python(),
+        *check_packages(),
+        check_java(),
+        check_port(port),
+        check_open_files(),
+        *check_data_dir(data_dir),
+        check_memory(),
+    ]
+
+
+def check_python() -> Finding:
+    version = platform.python_version()
+    if sys.version_info < OLDEST_PYTHON:
+        return Finding(Verdict.FAIL, "Python", version, "install Python 3.11 or newer")
+    return Finding(Verdict.OK, "Python", f"{version} ({sys.executable})")
+
+
+def check_packages() -> Iterator[Finding]:
+    for package in (*PACKAGES, *OPTIONAL_PACKAGES):
+        try:
+            yield Finding(Verdict.OK, package, importlib.metadata.version(package))
+        except importlib.metadata.PackageNotFoundError:
+            if package in OPTIONAL_PACKAGES:
+                remedy = "only pipelines need it: pip install 'millrace[spark]'"
+                yield Finding(Verdict.WARN, package, "not installed", remedy)
+            else:
+                yield Finding(Verdict.FAIL, package, "not installed", f"pip install {package}")
+
+
+def check_java() -> Finding:
+    home = os.environ.get("JAVA_HOME")
+    launcher = (shutil.which("java", path=str(Path(home) / "bin")) if home else None) or shutil.which("java")
+    only_for = "only Spark pipelines need it: install a JDK 17 or newer, or point JAVA_HOME at one"
+    if launcher is None:
+        return Finding(Verdict.WARN, "Java", "not found", only_for)
+    try:
+        told = subprocess.run(
+            [launcher, "-version"], capture_output=True, text=True, timeout=20, check=False
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding(Verdict.WARN, "Java", f"{launcher} does not run: {error}", only_for)
+    found = re.search(r'version "(?:1\.)?(\d+)[^"]*"', told)
+    if found is None or int(found[1]) < OLDEST_JAVA:
+        return Finding(
+            Verdict.WARN, "Java", f"{found[0] if found else 'unknown version'} ({launcher})", only_for
+        )
+    return Finding(Verdict.OK, "Java", f"{found[0]} ({launcher})")
+
+
+def check_port(port: int) -> Finding:
+    what = f"port {port}"
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except PermissionError:
+            return Finding(Verdict.FAIL, what, "needs privileges", "take a port above 1023")
+        except OSError:
+            owner = port_owner(port) or "another process"
+            remedy = "fine if that is your broker; else stop it, or start yours with --port"
+            return Finding(Verdict.WARN, what, f"in use by {owner}", remedy)
+    return Finding(Verdict.OK, what, "free")
+
+
+def port_owner(port: int) -> str | None:
+    """Who listens on a port, as far as /proc tells."""
+    inodes = set(_listening_sockets(port))
+    for process in Path("/proc").glob("[0-9]*") if inodes else ():
+        try:
+            held = {str(handle.readlink()) for handle in (process / "fd").iterdir()}
+            if held & {f"socket:[{inode}]" for inode in inodes}:
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                return f"pid {process.name}: {command.strip()[:60]}"
+        except OSError:
+            continue
+    return None
+
+
+def _listening_sockets(port: int) -> Iterator[str]:
+    listening = "0A"
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        lines = table.read_text().splitlines()[1:] if table.exists() else []
+        for columns in (line.split() for line in lines):
+            if columns[3] == listening and int(columns[1].rpartition(":")[2], 16) == port:
+                yield columns[9]
+
+
+def check_open_files() -> Finding:
+    limit, ceiling = resource.getrlimit(resource.RLIMIT_NOFILE)
+    state = f"{limit} (may be raised to {ceiling})"
+    remedy = "each connection and each segment in use takes one: ulimit -n 100000"
+    if limit < FEWEST_FILES:
+        return Finding(Verdict.FAIL, "open files", state, remedy)
+    if limit < ENOUGH_FILES:
+        return Finding(Verdict.WARN, "open files", state, remedy)
+    return Finding(Verdict.OK, "open files", state)
+
+
+def check_data_dir(data_dir: Path) -> Iterator[Finding]:
+    existing = next(path for path in (data_dir, *data_dir.parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        yield Finding(
+            Verdict.FAIL, "data dir", f"{existing} cannot be written", "choose another with --data-dir"
+        )
+        return
+    yield Finding(Verdict.OK, "data dir", f"{data_dir}{'' if existing == data_dir else ' (to be created)'}")
+    yield _check_space(existing)
+    yield _check_file_system(existing)
+
+
+def _check_space(directory: Path) -> Finding:
+    free = shutil.disk_usage(directory).free
+    state = f"{free / GIB:.1f} GiB free"
+    remedy = "free some space, or choose another --data-dir"
+    if free < LEAST_DISK_BYTES:
+        return Finding(Verdict.FAIL, "disk space", state, remedy)
+    return Finding(
+        Verdict.WARN if free < ENOUGH_DISK_BYTES else Verdict.OK,
+        "disk space",
+        state,
+        remedy if free < ENOUGH_DISK_BYTES else "",
+    )
+
+
+def _check_file_system(directory: Path) -> Finding:
+    kind = file_system(directory)
+    if kind in NETWORK_FILE_SYSTEMS:
+        remedy = "locks and flushes of network disks are not to be trusted; choose a local --data-dir"
+        return Finding(Verdict.WARN, "file system", kind, remedy)
+    if kind in VOLATILE_FILE_SYSTEMS:
+        return Finding(
+            Verdict.WARN, "file system", kind, "it is gone at the next boot; choose a --data-dir on a disk"
+        )
+    return Finding(Verdict.OK, "file system", kind or "unknown")
+
+
+def file_system(directory: Path) -> str | None:
+    """The type of the file system a directory lies on, as far as /proc tells."""
+    mounts = Path("/proc/mounts")
+    kinds = dict(line.split()[1:3] for line in mounts.read_text().splitlines()) if mounts.exists() else {}
+    resolved = directory.resolve()
+    return next((kinds[str(path)] for path in (resolved, *resolved.parents) if str(path) in kinds), None)
+
+
+def check_memory() -> Finding:
+    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists() and (found := re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())):
+        available = int(found[1]) * 1024
+    state = f"{available / GIB:.1f} GiB available"
+    if available < ENOUGH_MEMORY_BYTES:
+        return Finding(
+            Verdict.WARN, "memory", state, "a broker takes 40 MB, and is quick as far as the log is cached"
+        )
+    return Finding(Verdict.OK, "memory", state)

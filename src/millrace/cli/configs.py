@@ -1,0 +1,204 @@
+"""`millrace configs`: Kafka's kafka-configs, for topics, brokers and their loggers."""
+
+import re
+from pathlib import Path
+
+import click
+
+from millrace.cli.client import Client, connected
+from millrace.cli.config_entries import (
+    DEFAULTS_OF_ALL_BROKERS,
+    ConfigEntry,
+    Resource,
+    ResourceType,
+    Source,
+    describe_configs,
+)
+from millrace.cli.errors import CommandError, check
+from millrace.cli.options import KafkaCommand, Target, broker_options, exactly_one, read_properties
+from millrace.wire.messages import incremental_alter_configs as api
+
+TYPES = {
+    "topics": ResourceType.TOPIC,
+    "brokers": ResourceType.BROKER,
+    "broker-loggers": ResourceType.BROKER_LOGGER,
+}
+LATER_TYPES = ("clients", "users", "ips", "groups", "client-metrics")
+SET, DELETE = 0, 1
+
+# A comma inside square brackets belongs to the value.
+_COMMA = re.compile(r",(?![^\[\]]*\])")
+
+
+@click.command("configs", cls=KafkaCommand)
+@broker_options()
+@click.option("--describe", is_flag=True, help="Show the settings.")
+@click.option("--alter", is_flag=True, help="Change settings.")
+@click.option("--entity-type", metavar="|".join(TYPES), help="Whose settings.")
+@click.option("--entity-name", metavar="NAME", help="Name of the topic or number of the broker.")
+@click.option("--entity-default", is_flag=True, help="The defaults of all brokers.")
+@click.option("--topic", metavar="NAME", help="Short for --entity-type topics --entity-name NAME.")
+@click.option("--broker", metavar="ID", help="Short for --entity-type brokers --entity-name ID.")
+@click.option("--broker-defaults", is_flag=True, help="Short for --entity-type brokers --entity-default.")
+@click.option(
+    "--broker-logger", metavar="ID", help="Short for --entity-type broker-loggers --entity-name ID."
+)
+@click.option("--all", "describe_all", is_flag=True, help="Show all settings, not only those that were set.")
+@click.option("--add-config", metavar="K=V,K=[V,V],...", help="Settings to add or change.")
+@click.option(
+    "--add-config-file", type=click.Path(path_type=Path), help="Properties file of settings to add."
+)
+@click.option("--delete-config", metavar="K,K,...", help="Settings to take back.")
+@click.option("--force", is_flag=True, hidden=True)
+def command(
+    *,
+    target: Target,
+    describe: bool,
+    alter: bool,
+    entity_type: str | None,
+    entity_name: str | None,
+    entity_default: bool,
+    topic: str | None,
+    broker: str | None,
+    broker_defaults: bool,
+    broker_logger: str | None,
+    describe_all: bool,
+    add_config: str | None,
+    add_config_file: Path | None,
+    delete_config: str | None,
+    force: bool,
+) -> None:
+    """Show and change the configuration of topics and brokers."""
+    action = exactly_one(describe=describe, alter=alter)
+    if entity_default or broker_defaults:
+        entity_name = DEFAULTS_OF_ALL_BROKERS
+    short_forms = {"topics": topic, "brokers": broker, "broker-loggers": broker_logger}
+    for kind, name in short_forms.items():
+        if name is not None:
+            entity_type, entity_name = kind, name
+    if broker_defaults:
+        entity_type = "brokers"
+    resource_type = _resource_type(entity_type)
+    if entity_name is not None:
+        _check_name(resource_type, entity_name)
+    with connected(target) as client:
+        if action == "describe":
+            _describe(client, resource_type, entity_name, describe_all)
+        else:
+            if entity_name is None:
+                raise CommandError("--alter needs --entity-name NAME")
+            added = _added(add_config, add_config_file)
+            deleted = [name.strip() for name in (delete_config or "").split(",") if name.strip()]
+            _alter(client, Resource(resource_type, entity_name), added, deleted)
+
+
+def _resource_type(entity_type: str | None) -> ResourceType:
+    if entity_type is None:
+        raise CommandError("say whose settings: --topic NAME, --broker ID or --entity-type TYPE")
+    if entity_type in LATER_TYPES:
+        raise CommandError(f"settings of {entity_type} are not supported yet; there are {', '.join(TYPES)}")
+    if entity_type not in TYPES:
+        raise CommandError(f"Invalid entity type {entity_type}; it must be one of {', '.join(TYPES)}")
+    return TYPES[entity_type]
+
+
+def _check_name(resource_type: ResourceType, name: str) -> None:
+    if resource_type is ResourceType.TOPIC:
+        if not name:
+            raise CommandError("topics have no defaults of their own; set them with --broker-defaults")
+    elif name and not name.isdecimal():
+        raise CommandError(f"{name!r} is not a broker's number")
+
+
+# Describing
+
+
+def _describe(client: Client, resource_type: ResourceType, name: str | None, describe_all: bool) -> None:
+    for entity in _entities(client, resource_type) if name is None else [name]:
+        if name is not None and not _exists(client, resource_type, name):
+            kind = _kind(resource_type)
+            click.echo(f"The {kind} '{name}' doesn't exist and doesn't have dynamic config.")
+            return
+        resource = Resource(resource_type, entity)
+        if entity == DEFAULTS_OF_ALL_BROKERS:
+            click.echo("Default configs for brokers in the cluster are:")
+        else:
+            how_many = "All" if describe_all else "Dynamic"
+            click.echo(f"{how_many} configs for {_kind(resource_type)} {entity} are:")
+        entries = describe_configs(client, [resource])[entity]
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if describe_all or _is_dynamic(resource, entry):
+                click.echo(_line(entry))
+
+
+def _kind(resource_type: ResourceType) -> str:
+    return resource_type.name.lower().replace("_", "-")
+
+
+def _entities(client: Client, resource_type: ResourceType) -> list[str]:
+    if resource_type is ResourceType.TOPIC:
+        return list(client.topics())
+    broker_ids = [str(broker.node_id) for broker in client.metadata([]).brokers]
+    return [*broker_ids, DEFAULTS_OF_ALL_BROKERS] if resource_type is ResourceType.BROKER else broker_ids
+
+
+def _exists(client: Client, resource_type: ResourceType, name: str) -> bool:
+    return name == DEFAULTS_OF_ALL_BROKERS or name in _entities(client, resource_type)
+
+
+def _is_dynamic(resource: Resource, entry: ConfigEntry) -> bool:
+    if resource.type is ResourceType.BROKER_LOGGER:
+        return True
+    if resource.type is ResourceType.TOPIC:
+        return entry.source is Source.DYNAMIC_TOPIC_CONFIG
+    if resource.name == DEFAULTS_OF_ALL_BROKERS:
+        return entry.source is Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return entry.source is Source.DYNAMIC_BROKER_CONFIG
+
+
+def _line(entry: ConfigEntry) -> str:
+    synonyms = ", ".join(f"{source.name}:{name}={_text(value)}" for source, name, value in entry.synonyms)
+    sensitive = str(entry.is_sensitive).lower()
+    return f"  {entry.name}={_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+
+
+def _text(value: str | None) -> str:
+    return "null" if value is None else value
+
+
+# Altering
+
+
+def _added(add_config: str | None, add_config_file: Path | None) -> dict[str, str]:
+    added = read_properties(add_config_file) if add_config_file else {}
+    for pair in _COMMA.split(add_config) if add_config else []:
+        name, equals, value = pair.strip().partition("=")
+        if not equals or not name:
+            raise CommandError(
+                f"--add-config {pair!r}: write key=value; a value with commas goes into brackets: k=[v,v]"
+            )
+        added[name.strip()] = value.strip().removeprefix("[").removesuffix("]")
+    return added
+
+
+def _alter(client: Client, resource: Resource, added: dict[str, str], deleted: list[str]) -> None:
+    if not added and not deleted:
+        raise CommandError("--alter needs --add-config, --add-config-file or --delete-config")
+    changes = [
+        api.AlterableConfig(name=name, config_operation=SET, value=value) for name, value in added.items()
+    ]
+    changes += [api.AlterableConfig(name=name, config_operation=DELETE, value=None) for name in deleted]
+    request = api.IncrementalAlterConfigsRequest(
+        resources=[
+            api.AlterConfigsResource(
+                resource_type=resource.type, resource_name=resource.name, configs=changes
+            )
+        ]
+    )
+    connection = client.bootstrap if resource.node_id is None else client.broker(resource.node_id)
+    (result,) = connection.send(request, api.IncrementalAlterConfigsResponse).responses
+    check(result.error_code, result.error_message)
+    if resource.name == DEFAULTS_OF_ALL_BROKERS:
+        click.echo("Completed updating default config for brokers in the cluster.")
+    else:
+        click.echo(f"Completed updating config for {_kind(resource.type)} {resource.name}.")

@@ -1,0 +1,200 @@
+"""`millrace consumer-perf-test`: Kafka's kafka-consumer-perf-test, driven by librdkafka, by assignment."""
+
+import re
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import click
+
+from millrace.cli.errors import CommandError
+from millrace.cli.options import KafkaCommand, ManyValues, Target, broker_options, parse_pairs
+from millrace.cli.progress import progress
+from millrace.cli.topic_pattern import topic_pattern
+
+MEBIBYTE = 1024 * 1024
+RATES = (
+    "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec,"
+    " rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
+)
+CLIENT_ID = "perf-consumer-client"
+
+# Java's SimpleDateFormat letters -> strftime; milliseconds have no letter there.
+_DATE_PARTS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
+
+
+@click.command("consumer-perf-test", cls=KafkaCommand)
+@broker_options(config_names=("--consumer.config",))
+@click.option("--topic", metavar="NAME", help="The topic to read.")
+@click.option("--include", metavar="REGEX", help="Read all topics that match.")
+@click.option(
+    "--num-records", "--messages", "num_records", required=True, type=click.IntRange(1), help="How many."
+)
+@click.option(
+    "--command-property",
+    "command_property",
+    cls=ManyValues,
+    metavar="K=V ...",
+    help="Properties of the consumer.",
+)
+@click.option("--from-latest", is_flag=True, help="Start with the next record instead of the oldest.")
+@click.option(
+    "--fetch-size", type=click.IntRange(1), default=1024 * 1024, help="Most bytes of a partition per fetch."
+)
+@click.option(
+    "--socket-buffer-size", type=click.IntRange(1), default=2 * 1024 * 1024, help="Size of SO_RCVBUF."
+)
+@click.option(
+    "--timeout",
+    is_flag=False,
+    flag_value=10_000,
+    default=10_000,
+    type=click.IntRange(0),
+    metavar="MS",
+    help="Give up when no record comes for so long.",
+)
+@click.option("--show-detailed-stats", is_flag=True, help="A line for every reporting interval.")
+@click.option("--reporting-interval", type=click.IntRange(1), default=5000, show_default=True, metavar="MS")
+@click.option("--hide-header", is_flag=True, help="Leave out the line of column names.")
+@click.option(
+    "--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", show_default=True, help="How times are printed."
+)
+@click.option("--print-metrics", is_flag=True, help="Print librdkafka's statistics at the end.")
+@click.option("--group", hidden=True, help="Accepted, and not used: all partitions are read.")
+@click.option("--threads", hidden=True)
+@click.option("--num-fetch-threads", hidden=True)
+def command(
+    *,
+    target: Target,
+    topic: str | None,
+    include: str | None,
+    num_records: int,
+    command_property: tuple[str, ...],
+    from_latest: bool,
+    fetch_size: int,
+    socket_buffer_size: int,
+    timeout: int,
+    show_detailed_stats: bool,
+    reporting_interval: int,
+    hide_header: bool,
+    date_format: str,
+    print_metrics: bool,
+    group: str | None,
+    threads: str | None,
+    num_fetch_threads: str | None,
+) -> None:
+    """Measure how fast records can be consumed."""
+    if (topic is None) == (include is None):
+        raise CommandError("say exactly one of --topic and --include")
+    properties = {
+        "client.id": CLIENT_ID,
+        "check.crcs": "false",
+        "max.partition.fetch.bytes": str(fetch_size),
+        "receive.buffer.bytes": str(socket_buffer_size),
+        **target.properties,
+        **parse_pairs(command_property, "--command-property"),
+    }
+    target = target.or_else(properties.get("bootstrap.servers"))
+    from millrace.cli.client_metrics import ClientMetrics
+    from millrace.cli.reading import Reader
+
+    metrics = ClientMetrics()
+    reader = Reader(
+        target,
+        properties,
+        topic=topic,
+        pattern=topic_pattern(include) if include else None,
+        from_beginning=not from_latest,
+        more_settings=metrics.settings() if print_metrics else {},
+    )
+    if not hide_header:
+        click.echo(f"{'time, threadId' if show_detailed_stats else 'start.time, end.time'}, {RATES}")
+    run = Run(_Stamp(date_format), reporting_interval / 1000 if show_detailed_stats else None)
+    try:
+        with progress("consuming", num_records) as advance:
+            for messages in reader.batches(timeout):
+                run.take(messages)
+                advance(run.count)
+                if run.count >= num_records:
+                    break
+    finally:
+        reader.close()
+    if run.count < num_records:
+        click.echo(
+            "WARNING: Exiting before consuming the expected number of records:"
+            f" timeout ({timeout} ms) exceeded. You can use the --timeout option to increase the timeout."
+        )
+    if not show_detailed_stats:
+        click.echo(run.summary())
+    if print_metrics:
+        metrics.print("consumer-metrics")
+
+
+class _Stamp:
+    """Prints moments in a Java date format."""
+
+    def __init__(self, java_format: str) -> None:
+        self._format = java_format
+
+    def __call__(self, moment: float) -> str:
+        when = datetime.fromtimestamp(moment)
+        text = re.sub("S+", f"{when.microsecond // 1000:03d}", self._format)
+        for java, python in _DATE_PARTS.items():
+            text = text.replace(java, when.strftime(python))
+        return text
+
+
+@dataclass(slots=True)
+class _Amount:
+    count: int = 0
+    bytes: int = 0
+
+
+class Run:
+    """Counts what is consumed, from the start of the command to the last record."""
+
+    def __init__(self, stamp: _Stamp, interval_seconds: float | None) -> None:
+        self._stamp = stamp
+        self._interval_seconds = interval_seconds
+        self._began = self._ended = self._reported_at = time.time()
+        self._total = _Amount()
+        self._reported = _Amount()
+
+    @property
+    def count(self) -> int:
+        return self._total.count
+
+    def take(self, messages: list[Any]) -> None:
+        """Count messages, and print a line when an interval is over."""
+        now = time.time()
+        if messages:
+            self._total.count += len(messages)
+            # A message's length is that of its value.
+            self._total.bytes += sum(map(len, messages))
+            self._total.bytes += sum(len(key) for message in messages if (key := message.key()))
+            self._ended = now
+        if self._interval_seconds is not None and now - self._reported_at >= self._interval_seconds:
+            click.echo(self._interval_line(now))
+            self._reported = _Amount(self._total.count, self._total.bytes)
+            self._reported_at = now
+
+    def summary(self) -> str:
+        """The line of the whole run."""
+        columns = _columns(self._total, self._total, self._ended - self._began)
+        return f"{self._stamp(self._began)}, {self._stamp(self._ended)}, {columns}"
+
+    def _interval_line(self, now: float) -> str:
+        new = _Amount(self._total.count - self._reported.count, self._total.bytes - self._reported.bytes)
+        return f"{self._stamp(now)}, 0, {_columns(self._total, new, now - self._reported_at)}"
+
+
+def _columns(total: _Amount, new: _Amount, seconds: float) -> str:
+    """Amounts in all, and rates of the new ones; without a group nothing is spent on rebalancing."""
+    seconds = max(seconds, 0.001)
+    megabytes_per_second = new.bytes / MEBIBYTE / seconds
+    records_per_second = new.count / seconds
+    return (
+        f"{total.bytes / MEBIBYTE:.4f}, {megabytes_per_second:.4f}, {total.count}, {records_per_second:.4f}, "
+        f"0, {seconds * 1000:.0f}, {megabytes_per_second:.4f}, {records_per_second:.4f}"
+    )

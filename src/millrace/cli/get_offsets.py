@@ -1,0 +1,168 @@
+"""`millrace get-offsets`: Kafka's kafka-get-offsets."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable
+
+import click
+
+from millrace.cli.client import Client, connected
+from millrace.cli.errors import CommandError, known_error
+from millrace.cli.options import KafkaCommand, Target, broker_options
+from millrace.cli.topic_pattern import topic_pattern
+from millrace.errors import Error
+from millrace.wire.messages import list_offsets as api
+
+Selects = Callable[[str, int], bool]
+
+TIMES = {
+    "latest": -1,
+    "earliest": -2,
+    "max-timestamp": -3,
+    "earliest-local": -4,
+    "latest-tiered": -5,
+    "earliest-pending-upload": -6,
+}
+UNKNOWN_OFFSET = -1
+CONSUMER = -1
+TIMEOUT_MS = 30_000
+
+_RULE = re.compile(r"(?P<topic>[^:,]*)(?::(?:(?P<one>\d+)|(?P<from>\d*)-(?P<to>\d*)|))?\Z")
+
+
+@click.command("get-offsets", cls=KafkaCommand)
+@broker_options()
+@click.option("--topic", metavar="REGEX", help="Topics to look at; all without it.")
+@click.option("--partitions", metavar="N,N,...", help="Partitions to look at; all without it.")
+@click.option(
+    "--topic-partitions",
+    metavar="RULE,...",
+    help="Rules such as t:1 (one), t:0-3 (up to but without 3), t:5-, t:-3, t, instead of the two above.",
+)
+@click.option(
+    "--time",
+    "time_text",
+    default="latest",
+    show_default=True,
+    metavar="TIMESTAMP|NAME",
+    help=f"A timestamp in ms, or one of {', '.join(TIMES)} (or their numbers -1 to -6).",
+)
+@click.option("--exclude-internal-topics", is_flag=True, help="Leave out internal topics.")
+def command(
+    *,
+    target: Target,
+    topic: str | None,
+    partitions: str | None,
+    topic_partitions: str | None,
+    time_text: str,
+    exclude_internal_topics: bool,
+) -> None:
+    """Print the offsets of partitions as topic:partition:offset."""
+    if topic_partitions and (topic or partitions):
+        raise CommandError("--topic-partitions cannot be used with --topic or --partitions")
+    timestamp = _timestamp(time_text)
+    selects = _by_rules(topic_partitions) if topic_partitions else _by_lists(topic, partitions)
+    with connected(target) as client:
+        by_leader = _selected(client, selects, exclude_internal_topics)
+        offsets = {}
+        for leader_id, selected in by_leader.items():
+            offsets.update(_offsets(client, leader_id, selected, timestamp))
+    # Kafka's tool orders partitions by their text.
+    for (name, index), offset in sorted(offsets.items(), key=lambda item: (item[0][0], str(item[0][1]))):
+        click.echo(f"{name}:{index}:{offset}")
+
+
+def _timestamp(text: str) -> int:
+    if text in TIMES:
+        return TIMES[text]
+    try:
+        return int(text)
+    except ValueError:
+        raise CommandError(
+            f"Malformed time argument {text}; use a timestamp in ms or one of {', '.join(TIMES)}"
+        ) from None
+
+
+def _by_lists(topic: str | None, partitions: str | None) -> Selects:
+    pattern = topic_pattern(topic) if topic else None
+    try:
+        indexes = {int(index) for index in partitions.split(",")} if partitions else None
+    except ValueError:
+        raise CommandError(f"--partitions {partitions}: write numbers with commas between") from None
+    return lambda name, index: (
+        (pattern is None or bool(pattern.match(name))) and (indexes is None or index in indexes)
+    )
+
+
+def _by_rules(text: str) -> Selects:
+    rules = [_rule(part) for part in text.split(",")]
+    return lambda name, index: any(rule(name, index) for rule in rules)
+
+
+def _rule(text: str) -> Selects:
+    parsed = _RULE.match(text)
+    if parsed is None:
+        raise CommandError(
+            f"--topic-partitions {text}: write topic, topic:N, topic:N-M, topic:N- or topic:-M"
+        )
+    pattern = topic_pattern(parsed["topic"] or ".*")
+    if parsed["one"] is not None:
+        first = int(parsed["one"])
+        end: int | None = first + 1
+    else:
+        first = int(parsed["from"] or 0)
+        end = int(parsed["to"]) if parsed["to"] else None
+    return lambda name, index: bool(pattern.match(name)) and first <= index and (end is None or index < end)
+
+
+def _selected(client: Client, selects: Selects, exclude_internal: bool) -> dict[int, dict[str, list[int]]]:
+    """Partitions by leader and topic."""
+    by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    found = False
+    for name, topic in client.topics(exclude_internal=exclude_internal).items():
+        for partition in topic.partitions:
+            if not selects(name, partition.partition_index):
+                continue
+            found = True
+            if partition.leader_id < 0:
+                click.echo(
+                    f"Error: topic-partition {name}:{partition.partition_index} does not have a leader."
+                    " Skip getting offsets",
+                    err=True,
+                )
+                continue
+            by_leader[partition.leader_id][name].append(partition.partition_index)
+    if not found:
+        raise CommandError("Could not match any topic-partitions with the specified filters")
+    return by_leader
+
+
+def _offsets(
+    client: Client, leader_id: int, selected: dict[str, list[int]], timestamp: int
+) -> dict[tuple[str, int], int]:
+    request = api.ListOffsetsRequest(
+        replica_id=CONSUMER,
+        timeout_ms=TIMEOUT_MS,
+        topics=[
+            api.ListOffsetsTopic(
+                name=name,
+                partitions=[
+                    api.ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in indexes
+                ],
+            )
+            for name, indexes in selected.items()
+        ],
+    )
+    offsets = {}
+    for topic in client.broker(leader_id).send(request, api.ListOffsetsResponse).topics:
+        for partition in topic.partitions:
+            place = (topic.name, partition.partition_index)
+            if partition.error_code != Error.NONE:
+                reason = known_error(partition.error_code).message
+                click.echo(
+                    f"Skip getting offsets for topic-partition {place[0]}:{place[1]} due to error: {reason}",
+                    err=True,
+                )
+            elif partition.offset != UNKNOWN_OFFSET:
+                offsets[place] = partition.offset
+    return offsets
