@@ -12,6 +12,7 @@ from millrace.errors import Error, KafkaError
 from millrace.testing.disk import FaultyDisk
 
 from ..node import Node
+from ..records import batch
 
 
 def refused(error: Error, message: str | None = None) -> "pytest.RaisesExc[KafkaError]":
@@ -315,3 +316,24 @@ def test_each_change_of_topics_is_logged(cluster: LocalCluster, caplog: pytest.L
     assert "created topic orders with 1 partitions" in caplog.text
     assert "raised topic orders from 1 to 2 partitions" in caplog.text
     assert "deleted topic orders" in caplog.text
+
+
+def test_a_topic_does_not_inherit_where_a_stray_of_its_name_began(node: Node) -> None:
+    cluster = node.open()
+    cluster.create_topic("orders", 1)
+    cluster.create_topic("other", 1)
+    partition = cluster.partitions.get("orders", 0)
+    for _ in range(5):
+        partition.append(memoryview(batch(b"value")))
+    partition.log.delete_records_before(3)
+    cluster.partitions.checkpoint()
+    node.kill()
+    (file,) = (
+        path
+        for path in (node.directories[0] / "metadata" / "topics").iterdir()
+        if json.loads(path.read_text())["name"] == "orders"
+    )
+    file.unlink()
+    cluster = node.open()
+    cluster.create_topic("orders", 1)
+    assert cluster.partitions.get("orders", 0).log.log_start_offset == 0

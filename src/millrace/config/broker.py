@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 _DYNAMIC = Scope.CLUSTER_WIDE
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False, eq=False)
 class BrokerConfig:
     """The broker's options; owned by the broker loop, which updates the dynamic ones in place."""
 

@@ -17,13 +17,27 @@ _LISTENER_OVERRIDE = re.compile(
 )
 
 # Options of older Kafka versions that nothing replaces.
-_RETIRED = re.compile(
-    r"zookeeper\..+|password\.encoder\..+|control\.plane\.listener\.name|inter\.broker\.protocol\.version"
-    r"|log\.message\.(format\.version|downconversion\.enable|timestamp\.difference\.max\.ms)"
-    r"|controlled\.shutdown\.(max\.retries|retry\.backoff\.ms)|broker\.id\.generation\.enable"
-    r"|reserved\.broker\.max\.id|log\.cleanup\.interval\.mins|quota\.(producer|consumer)\.default"
-    r"|leader\.imbalance\.per\.broker\.percentage|offsets\.commit\.required\.acks"
-    r"|delegation\.token\.master\.key|auto\.include\.jmx\.reporter|group\.coordinator\.new\.enable"
+_RETIRED_PREFIXES = ("zookeeper.", "password.encoder.")
+_RETIRED = frozenset(
+    (
+        "auto.include.jmx.reporter",
+        "broker.id.generation.enable",
+        "control.plane.listener.name",
+        "controlled.shutdown.max.retries",
+        "controlled.shutdown.retry.backoff.ms",
+        "delegation.token.master.key",
+        "group.coordinator.new.enable",
+        "inter.broker.protocol.version",
+        "leader.imbalance.per.broker.percentage",
+        "log.cleanup.interval.mins",
+        "log.message.downconversion.enable",
+        "log.message.format.version",
+        "log.message.timestamp.difference.max.ms",
+        "offsets.commit.required.acks",
+        "quota.consumer.default",
+        "quota.producer.default",
+        "reserved.broker.max.id",
+    )
 )
 
 # name, kind, default (- is none), and whether it can be changed at run time
@@ -333,7 +347,7 @@ def find_broker_option(name: str) -> Option | None:
 
 def report_unknown(name: str) -> None:
     """Say what becomes of a property that is not an option."""
-    if _RETIRED.fullmatch(name):
+    if name in _RETIRED or name.startswith(_RETIRED_PREFIXES):
         logger.info("%s is an option of older Kafka versions and is not needed", name)
     elif option := TOPIC_OPTIONS.get(name):
         logger.warning("%s is a topic's option and is ignored; did you mean %s?", name, option.synonyms[0])

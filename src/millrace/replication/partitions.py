@@ -94,7 +94,9 @@ class Partitions:
         """
         self._names[topic_id] = topic
         key = (topic, index)
-        home = self._homes.setdefault(key, self._emptiest_dir())
+        home = self._homes.get(key)
+        if home is None:
+            home = self._homes[key] = self._emptiest_dir()
         try:
             log = self._open(home, topic, index, config)
             home.write_partition_metadata(topic, index, topic_id)
@@ -108,6 +110,8 @@ class Partitions:
         return partition
 
     def _emptiest_dir(self) -> LogDir:
+        if len(self.log_dirs) == 1:
+            return self.log_dirs[0]
         homes = list(self._homes.values())
         return min(self.log_dirs, key=homes.count)
 
@@ -125,9 +129,12 @@ class Partitions:
 
     def delete(self, topic: str) -> None:
         """Forget the topic at once; its files go in the background."""
-        for partition in self._by_topic.pop(topic, {}).values():
+        hosted = self._by_topic.pop(topic, {})
+        for log_dir in self.log_dirs:
+            log_dir.forget({(topic, index) for index in hosted if self._homes[topic, index] is log_dir})
+        for partition in hosted.values():
             self._names.pop(partition.topic_id, None)
-            self._homes.pop((topic, partition.index)).forget(topic, partition.index)
+            del self._homes[topic, partition.index]
             self._run_later(partition.log.delete())
             partition.wake()
         for key in [key for key in self._offline if key[0] == topic]:
@@ -135,7 +142,9 @@ class Partitions:
 
     def forget(self, topic: str, index: int) -> None:
         """Take no notice any more of a partition directory that was found at the start."""
-        self._homes.pop((topic, index), None)
+        home = self._homes.pop((topic, index), None)
+        if home is not None:
+            home.forget({(topic, index)})
 
     def reconfigure(self, topic: str, config: LogConfig) -> None:
         for partition in self.of_topic(topic):

@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 
 from millrace.disk import Disk
@@ -113,15 +113,14 @@ class LogDir:
         moved = {partition: offset for partition, offset in offsets.items() if offset}
         self._log_start_offsets = self._write_offsets(LOG_START_OFFSET_FILE, moved, self._log_start_offsets)
 
-    def forget(self, topic: str, index: int) -> None:
-        """Drop a deleted partition's checkpoints at once: a new one of that name must not inherit them."""
-        partition = (topic, index)
+    def forget(self, partitions: Set[tuple[str, int]]) -> None:
+        """Drop deleted partitions' checkpoints at once: new ones of their names must not inherit them."""
         for write, offsets in (
             (self.write_recovery_points, self._recovery_points),
             (self.write_log_start_offsets, self._log_start_offsets),
         ):
-            if partition in offsets:
-                write({known: offset for known, offset in offsets.items() if known != partition})
+            if not partitions.isdisjoint(offsets):
+                write({known: offset for known, offset in offsets.items() if known not in partitions})
 
     def _write_offsets(
         self,
