@@ -15,7 +15,8 @@ from benchmarks.usage import resident_bytes
 from benchmarks.workloads import MEMORY_BARS, READY, READY_BARS, WORKLOADS, Workload
 
 IDLE_SECONDS = 3
-WARM_UP_ROUND = "warm-up"
+# The JVM is still compiling during the first.
+WARM_UP_ROUNDS = 2
 
 Announce = Callable[[str], None]
 
@@ -61,11 +62,12 @@ class Comparison:
             for name, target in targets.items():
                 self._announce(f"{name}: filling the topic for {workload.name}")
                 self._fill(target, topic, workload)
-        for label in [WARM_UP_ROUND, *(str(number + 1) for number in range(self._rounds))]:
+        for number in range(1 - WARM_UP_ROUNDS, self._rounds + 1):
+            label = f"round {number} of {self._rounds}" if number > 0 else "warming up"
             for name, target in targets.items():
-                self._announce(f"{name}: {workload.name}, round {label}")
+                self._announce(f"{name}: {workload.name}, {label}")
                 figures = self._round(target, topic, workload)
-                if label != WARM_UP_ROUND:
+                if number > 0:
                     for unit, bar in workload.bars.items():
                         self.figures.add(workload.title, unit, name, figures[unit], bar)
         if workload.prefilled:

@@ -29,11 +29,11 @@ EXPLANATIONS = {
     COMPARISON: """\
 Both brokers run on this machine in one go, each started fresh with its own defaults (Apache Kafka: KRaft, one
 node, the heap and collector that `kafka-server-start.sh` sets). One of them is under load at a time; rounds
-alternate, the first round of every load warms up and is not counted, and figures are medians of the others.
+alternate, the first two rounds of every load warm up and are not counted, figures are medians of the others.
 
-Loads run in a process of their own. Producing and consuming is librdkafka. Requests of one record are
-prepared frames, pipelined over eight raw connections, since a client library would cost more than either
-broker. CPU is user and system time of the broker's process and its children; a GB is 10⁹ bytes of record
+Loads run in a process of their own. Producing and consuming is librdkafka, called in batches. Requests of one
+record are prepared frames, pipelined over eight raw connections, since a client library would cost more than
+either broker. CPU is user and system time of the broker's process and its children; a GB is 10⁹ bytes of record
 values. Load and broker share the cores: a broker that needs less CPU leaves the client more, so throughput
 compares whole systems.""",
     LOG_SIZE: """\

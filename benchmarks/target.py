@@ -46,23 +46,25 @@ class Target:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         admin.delete_topics([topic])[topic].result(30)
 
-    def consumer(self, **settings: object) -> Consumer:
+    def consumer(self) -> Consumer:
         return Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
                 "group.id": "benchmark",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                **{name.replace("_", "."): value for name, value in settings.items()},
             }
         )
+
+    def partitions(self, topic: str) -> list[int]:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        return list(admin.list_topics(topic, timeout=30).topics[topic].partitions)
 
     def record_count(self, topic: str) -> int:
         """Records in a topic, by its partitions' offsets."""
         consumer = self.consumer()
-        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
         count = 0
-        for partition in partitions:
+        for partition in self.partitions(topic):
             low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
             count += high - low
         consumer.close()

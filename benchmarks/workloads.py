@@ -100,7 +100,7 @@ WORKLOADS = (
         "one-message",
         "produce requests of one 100 B record",
         "one-message",
-        {"requests": 100_000, "record_bytes": 100, "connections": 8, "partitions": 6},
+        {"requests": 50_000, "record_bytes": 100, "connections": 8, "partitions": 6},
         "requests",
         6,
         {"requests/s": at_least(4.0), "broker CPU µs/request": None},

@@ -2,24 +2,28 @@
 
 import time
 
-from confluent_kafka import TopicPartition
-
+from benchmarks.librdkafka import BatchConsumer, Settings
 from benchmarks.target import Target
+
+# Fetch well ahead of the application, as a consumer that is catching up should.
+SETTINGS: Settings = {
+    "group.id": "benchmark",
+    "queued.min.messages": 1_000_000,
+    "queued.max.messages.kbytes": 262_144,
+    "fetch.message.max.bytes": 4_194_304,
+}
+PATIENCE_SECONDS = 120
 
 
 def throughput(target: Target, *, topic: str, records: int, record_bytes: int) -> dict[str, float]:
     """Read the first `records` records of a topic."""
-    consumer = target.consumer(
-        queued_min_messages=1_000_000,
-        queued_max_messages_kbytes=262_144,
-        fetch_message_max_bytes=4_194_304,
-    )
-    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-    received, deadline = 0, time.monotonic() + 120
+    partitions = target.partitions(topic)
+    consumer = BatchConsumer(topic, {**SETTINGS, "bootstrap.servers": target.bootstrap})
+    received, deadline = 0, time.monotonic() + PATIENCE_SECONDS
     with target.measured() as spent:
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        consumer.start(partitions)
         while received < records:
-            received += len(consumer.consume(num_messages=10_000, timeout=1))
+            received += consumer.receive(1000)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"read only {received} of {records} records")
     consumer.close()
