@@ -289,7 +289,8 @@ class Segment:
         return entry.position if entry else 0
 
     def _leads_to_its_batch(self, entry: OffsetPosition) -> bool:
-        if not 0 <= entry.position <= self.size - HEADER_BYTES:
+        # No entry is ever made for the first batch, so one to position 0 is a piece of an unused page.
+        if not 0 < entry.position <= self.size - HEADER_BYTES:
             return False
         header = read_header(os.pread(self.file.fileno(), HEADER_BYTES, entry.position))
         return header.magic == MAGIC and header.last_offset == entry.offset
@@ -300,10 +301,14 @@ class Segment:
         """Rebuild the indexes where they turn out missing or wrong; checked once, at first use."""
         if self._indexes_checked:
             return
+        # Set first, since the check itself looks batches up.
+        self._indexes_checked = True
         fault = self._index_fault()
         if fault:
             self._rebuild_indexes(fault)
-        self._indexes_checked = True
+        else:
+            last = self.offset_index.last()
+            self._bytes_since_index_entry = self.size - (last.position if last else 0)
 
     def _index_fault(self) -> str | None:
         for index in (self.offset_index, self.time_index):
@@ -313,26 +318,35 @@ class Segment:
                 return f"{index.path.name} is missing"
             if size != index.size:
                 return f"{index.path.name} has {size} bytes, which is no number of entries"
-        last_position = self.offset_index.last()
-        if last_position is not None and not self._leads_to_its_batch(last_position):
+        last = self.offset_index.last()
+        if self._lacks_entries() if last is None else not self._leads_to_its_batch(last):
             return f"{self.offset_index.path.name} does not end with a batch of this segment"
         if self._has_wrong_last_timestamp():
             return f"{self.time_index.path.name} does not end with a timestamp of this segment"
         return None
+
+    def _lacks_entries(self) -> bool:
+        """Whether an empty offset index is wrong, as there are batches past the first interval."""
+        return any(position > self._index_interval_bytes for position, _ in self.headers(0))
 
     def _has_wrong_last_timestamp(self) -> bool:
         last = self.time_index.last()
         if last is None:
             # Right only where the records have no timestamps at all.
             return self.first_timestamp >= 0
-        return last.timestamp < 0 or last.offset < self.base_offset
+        holder = self.locate(last.offset) if last.offset >= self.base_offset else None
+        return holder is None or holder[1].max_timestamp != last.timestamp
 
     def _rebuild_indexes(self, fault: str) -> None:
         logger.warning("%s: %s; rebuilding the indexes", self.path(LOG_SUFFIX), fault)
         end = self.size
         self.forget_contents()
-        for _, header in self.headers(0, end):
-            self.account_for(header.size, header.last_offset, header.max_timestamp)
+        try:
+            for _, header in self.headers(0, end):
+                self.account_for(header.size, header.last_offset, header.max_timestamp)
+        except CorruptBatch as corruption:
+            logger.error("%s; what follows it in this segment cannot be read", corruption.message)
+            self.size = end
         self._write_rebuilt_indexes()
 
     def _write_rebuilt_indexes(self) -> None:
@@ -366,8 +380,7 @@ class Segment:
         self.time_index.truncate(entry.offset)
         self._indexes_checked = True
         last = self.time_index.last()
-        holder = None if last is None else self.locate(last.offset)
-        if last is None or holder is None or holder[1].max_timestamp != last.timestamp:
+        if last is None or self._has_wrong_last_timestamp():
             self.forget_contents()
             return
         self._max_timestamp, self._max_timestamp_offset = last

@@ -1,0 +1,105 @@
+"""The index files: Kafka's bytes, and lookups across what is stored and what is still in memory."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace.disk import Disk
+from millrace.storage.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampEntry
+
+
+@pytest.fixture
+def offset_index(tmp_path):
+    return OffsetIndex(tmp_path / "index", 1000, Disk(), 0)
+
+
+@pytest.fixture
+def time_index(tmp_path):
+    return TimeIndex(tmp_path / "timeindex", 1000, Disk(), 0)
+
+
+def test_offset_entries_are_relative_offset_and_position(offset_index):
+    offset_index.append(1007, 300)
+    offset_index.append(1012, 700)
+    offset_index.write()
+    assert offset_index.path.read_bytes() == struct.pack(">iiii", 7, 300, 12, 700)
+
+
+def test_time_entries_are_timestamp_and_relative_offset(time_index):
+    time_index.append_if_later(5_000_000_000_000, 1007)
+    time_index.write()
+    assert time_index.path.read_bytes() == struct.pack(">qi", 5_000_000_000_000, 7)
+
+
+def test_timestamps_only_ascend(time_index):
+    for timestamp, offset in ((10, 1001), (10, 1002), (9, 1003), (11, 1004)):
+        time_index.append_if_later(timestamp, offset)
+    assert len(time_index) == 2
+    assert time_index.last() == TimestampEntry(11, 1004)
+
+
+def test_a_reopened_time_index_goes_on(time_index):
+    time_index.append_if_later(10, 1001)
+    time_index.write()
+    reopened = TimeIndex(time_index.path, 1000, Disk(), 12)
+    reopened.append_if_later(10, 1002)
+    reopened.append_if_later(11, 1003)
+    reopened.write()
+    assert len(time_index.path.read_bytes()) == 24
+
+
+def test_a_write_cuts_what_an_earlier_life_left_behind(offset_index):
+    offset_index.path.write_bytes(b"\xff" * 100)
+    offset_index.append(1001, 10)
+    offset_index.write()
+    assert offset_index.path.stat().st_size == 8
+
+
+def test_an_empty_index_finds_nothing(offset_index, time_index):
+    assert offset_index.last() is None
+    assert offset_index.floor_offset(2000) is None
+    assert offset_index.floor_position(2000) is None
+    assert time_index.floor_timestamp(2000) is None
+
+
+def test_entries_move_to_the_file_in_blocks(offset_index, monkeypatch):
+    monkeypatch.setattr("millrace.storage.indexes._MAX_BUFFERED_BYTES", 32)
+    for number in range(10):
+        offset_index.append(1001 + number, number + 1)
+    assert offset_index.path.stat().st_size == 64
+    assert len(offset_index) == 10
+    assert [offset_index.floor_offset(1001 + number) for number in range(10)] == [
+        (1001 + number, number + 1) for number in range(10)
+    ]
+
+
+@given(
+    st.lists(st.integers(1, 20), max_size=40),
+    st.integers(0, 40),
+    st.integers(0, 40),
+)
+def test_lookups_agree_with_a_plain_list(tmp_path_factory, steps, stored, truncated):
+    path = tmp_path_factory.mktemp("index") / "index"
+    index = OffsetIndex(path, 1000, Disk(), 0)
+    plain = []
+    offset = 1000
+    for number, step in enumerate(steps):
+        if number == stored:
+            index.write()
+        offset += step
+        plain.append(OffsetPosition(offset, 3 * offset))
+        index.append(*plain[-1])
+    bound = 1000 + 5 * truncated
+    index.truncate(bound)
+    plain = [entry for entry in plain if entry.offset <= bound]
+    assert len(index) == len(plain)
+    assert index.last() == (plain[-1] if plain else None)
+    assert index.from_end(3) == (plain[-3:][0] if plain else None)
+    for probe in range(1000, offset + 2):
+        at_or_before = [entry for entry in plain if entry.offset <= probe]
+        assert index.floor_offset(probe) == (at_or_before[-1] if at_or_before else None)
+        assert index.floor_position(3 * probe) == (at_or_before[-1] if at_or_before else None)
+    index.write()
+    assert path.read_bytes() == b"".join(struct.pack(">ii", o - 1000, p) for o, p in plain)
