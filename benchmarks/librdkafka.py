@@ -86,8 +86,8 @@ class BatchConsumer:
             self._queue, timeout_ms, self._messages, len(self._messages)
         )
         pointers = self._messages[:count]
-        if pointers and Message.from_address(pointers[-1]).error:
-            raise RuntimeError(f"consuming failed with error {Message.from_address(pointers[-1]).error}")
+        if pointers and (error := Message.from_address(pointers[-1] or 0).error):
+            raise RuntimeError(f"consuming failed with error {error}")
         deque(map(self._library.rd_kafka_message_destroy, pointers), maxlen=0)
         return count
 

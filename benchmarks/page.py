@@ -33,9 +33,9 @@ alternate, the first two rounds of every load warm up and are not counted, figur
 
 Loads run in a process of their own. Producing and consuming is librdkafka, called in batches. Requests of one
 record are prepared frames, pipelined over eight raw connections, since a client library would cost more than
-either broker. CPU is user and system time of the broker's process and its children; a GB is 10⁹ bytes of record
-values. Load and broker share the cores: a broker that needs less CPU leaves the client more, so throughput
-compares whole systems.""",
+either broker. CPU is user and system time of the broker's process and its children; a GB is 10⁹ bytes of
+record values. Load and broker share the cores: a broker that needs less CPU leaves the client more, so
+throughput compares whole systems.""",
     LOG_SIZE: """\
 millrace alone, one partition: the same operations on a small log and on a big one. Fetches start at random
 offsets of the whole log; their pages are brought into memory first, so that the disk is not measured.""",
