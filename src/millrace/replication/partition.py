@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from millrace.errors import Error, KafkaError
 from millrace.replication.waiting import ParkedFetch
 from millrace.storage.file_slice import FileSlice
@@ -13,7 +15,7 @@ UNKNOWN_LEADER_EPOCH = -1
 class Partition:
     """Owned by the broker loop; not thread-safe."""
 
-    __slots__ = ("index", "leader_epoch", "log", "parked", "topic", "topic_id")
+    __slots__ = ("index", "leader_epoch", "log", "on_marker", "parked", "topic", "topic_id")
 
     def __init__(self, topic: str, topic_id: bytes, index: int, log: Log) -> None:
         self.topic = topic
@@ -22,6 +24,8 @@ class Partition:
         self.log = log
         self.leader_epoch = 0
         self.parked: set[ParkedFetch] = set()
+        self.on_marker: Callable[[int, int, bool], object] | None = None
+        """Told of each transaction that ends here: producer id, epoch, whether it committed."""
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index})"

@@ -1,0 +1,59 @@
+"""Records of the internal topics: messages behind a two-byte type or version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct as Layout
+from typing import NamedTuple
+
+from millrace.wire.codec import decode, encode
+from millrace.wire.schema import Message, RecordKey
+
+_PREFIX = Layout(">h")
+KEY_VERSION = 0
+
+
+class StateRecord(NamedTuple):
+    """A change of a coordinator's state; without a value, what the key names is gone."""
+
+    key: RecordKey
+    value: Message | None
+    value_version: int = 0
+
+
+class Origin(NamedTuple):
+    """Where a record being replayed comes from; a producer id only within a transaction."""
+
+    offset: int
+    timestamp_ms: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+Schemas = Mapping[int, tuple[type[RecordKey], type[Message]]]
+"""By record type: what its keys and values are."""
+
+
+def encode_key(key: RecordKey) -> bytes:
+    return _PREFIX.pack(key.record_type) + encode(key, KEY_VERSION)
+
+
+def encode_value(record: StateRecord) -> bytes | None:
+    if record.value is None:
+        return None
+    return _PREFIX.pack(record.value_version) + encode(record.value, record.value_version)
+
+
+def decode_record(schemas: Schemas, key: bytes, value: bytes | None) -> StateRecord | None:
+    """The record behind the bytes; None for a type that this broker does not know."""
+    (record_type,) = _PREFIX.unpack_from(key)
+    schema = schemas.get(record_type)
+    if schema is None:
+        return None
+    key_class, value_class = schema
+    decoded_key, _ = decode(key_class, KEY_VERSION, key, _PREFIX.size)
+    if value is None:
+        return StateRecord(decoded_key, None)
+    (version,) = _PREFIX.unpack_from(value)
+    decoded_value, _ = decode(value_class, version, value, _PREFIX.size)
+    return StateRecord(decoded_key, decoded_value, version)

@@ -1,0 +1,245 @@
+"""Decide, append, replay: how a coordinator keeps its state in an internal topic.
+
+A decision reads the state and returns records and a response. The records are appended to the internal
+topic as one batch and then replayed, and only replaying changes the state; starting is replaying the same
+records from the log. Everything happens on the broker loop, and an append is a write to the page cache, so
+a decision, its append and its replay are one step that nothing else can come between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+from millrace.clock import Clock
+from millrace.coordinator.records import (
+    Origin,
+    Schemas,
+    StateRecord,
+    decode_record,
+    encode_key,
+    encode_value,
+)
+from millrace.errors import Error, KafkaError
+from millrace.replication.partition import Partition
+from millrace.replication.partitions import Partitions
+from millrace.wire.records import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Record,
+    build_batch,
+    iterate_batches,
+    iterate_records,
+)
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Loading takes turns with serving: this much of the log is replayed in one go.
+LOAD_BYTES = 256 * 1024
+COMMIT_MARKER_TYPE = 1
+
+# What a failed append means to the client of a coordinator, as Kafka has it.
+_APPEND_ERRORS = {
+    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_ENOUGH_REPLICAS: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
+    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
+    Error.MESSAGE_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
+    Error.RECORD_LIST_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
+}
+
+
+class Shard(Protocol):
+    """The state behind one partition of the internal topic; only replaying changes it."""
+
+    def replay(self, record: StateRecord, origin: Origin) -> None: ...
+
+    def end_transaction(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        """A marker has ended a transaction whose records are in this partition."""
+
+    def loaded(self) -> None:
+        """Everything in the log has been replayed: timers may start."""
+
+
+S = TypeVar("S", bound=Shard)
+
+
+class Runtime(Generic[S]):
+    """The shards of one internal topic. Owned by the broker loop; not thread-safe."""
+
+    def __init__(
+        self,
+        topic: str,
+        schemas: Schemas,
+        new_shard: Callable[[int], S],
+        *,
+        partitions: Partitions,
+        create_topic: Callable[[], None],
+        partition_count: int,
+        clock: Clock,
+    ) -> None:
+        self.topic = topic
+        self._schemas = schemas
+        self._new_shard = new_shard
+        self._partitions = partitions
+        self._create_topic = create_topic
+        self._clock = clock
+        self._shards: dict[int, S] = {}
+        existing = len(partitions.of_topic(topic))
+        self._count = existing or partition_count
+        """How keys are spread; fixed once the topic exists."""
+        self._loading = set(range(existing))
+
+    # Finding
+
+    def partition_of(self, key: str) -> int:
+        """The partition that a key lives in, as every Kafka client and tool computes it."""
+        return positive(java_hash(key)) % self._count
+
+    def shard_of(self, key: str) -> S:
+        return self.shard(self.partition_of(key))
+
+    def shard(self, index: int) -> S:
+        """A partition's state; the internal topic comes into being with its first use."""
+        found = self._shards.get(index)
+        if found is not None:
+            return found
+        if index in self._loading:
+            raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
+        self._open_topic()
+        return self._shards[index]
+
+    def _open_topic(self) -> None:
+        self._create_topic()
+        for index in range(self._count):
+            shard = self._shards[index] = self._new_shard(index)
+            self._watch_markers(index, shard)
+            shard.loaded()
+
+    def _watch_markers(self, index: int, shard: S) -> None:
+        self._partition(index).on_marker = shard.end_transaction
+
+    def _partition(self, index: int) -> Partition:
+        try:
+            return self._partitions.get(self.topic, index)
+        except KafkaError as error:
+            raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, error.message) from error
+
+    @property
+    def shards(self) -> Iterable[S]:
+        """Every shard that is loaded."""
+        return self._shards.values()
+
+    @property
+    def is_loading(self) -> bool:
+        return bool(self._loading)
+
+    # Writing
+
+    def write(self, key: str, decide: Callable[[S], tuple[list[StateRecord], T]]) -> T:
+        """Decide on the key's shard, make the decision last, and return its response."""
+        index = self.partition_of(key)
+        shard = self.shard(index)
+        records, response = decide(shard)
+        if records:
+            self.append(index, records)
+        return response
+
+    def append(
+        self,
+        index: int,
+        records: list[StateRecord],
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+    ) -> None:
+        """Append and replay records; with a producer id they are part of its transaction."""
+        shard = self.shard(index)
+        now_ms = self._clock.now_ms()
+        batch = build_batch(
+            [
+                Record(number, now_ms, encode_key(record.key), encode_value(record))
+                for number, record in enumerate(records)
+            ],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            attributes=0 if producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT,
+        )
+        try:
+            appended = self._partition(index).append(memoryview(batch))
+        except KafkaError as error:
+            raise KafkaError(_APPEND_ERRORS.get(error.error, error.error), error.message) from error
+        for number, record in enumerate(records):
+            shard.replay(record, Origin(appended.base_offset + number, now_ms, producer_id, producer_epoch))
+
+    # Loading
+
+    async def load(self) -> None:
+        """Replay every partition of the topic; the broker goes on serving meanwhile."""
+        for index in sorted(self._loading):
+            await self._load_partition(index)
+
+    async def _load_partition(self, index: int) -> None:
+        shard = self._new_shard(index)
+        try:
+            partition = self._partition(index)
+        except KafkaError as error:
+            logger.error("%s-%d cannot be loaded: %s", self.topic, index, error)
+            return
+        offset = partition.log.log_start_offset
+        while offset < partition.log.log_end_offset:
+            piece = partition.read(offset, LOAD_BYTES, min_one_batch=True)
+            if piece is None:
+                break
+            for header, batch in iterate_batches(piece.read()):
+                self._replay_batch(shard, header, batch)
+                offset = header.next_offset
+            await asyncio.sleep(0)
+        self._loading.discard(index)
+        self._shards[index] = shard
+        self._watch_markers(index, shard)
+        shard.loaded()
+
+    def _replay_batch(self, shard: S, header: BatchHeader, batch: memoryview) -> None:
+        if header.is_control:
+            for record in iterate_records(batch):
+                committed = record.key is not None and record.key[3] == COMMIT_MARKER_TYPE
+                shard.end_transaction(header.producer_id, header.producer_epoch, committed)
+            return
+        producer = (
+            (header.producer_id, header.producer_epoch)
+            if header.is_transactional
+            else (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        )
+        for record in iterate_records(batch):
+            if record.key is None:
+                continue
+            try:
+                decoded = decode_record(self._schemas, record.key, record.value)
+            except KafkaError as error:
+                logger.error(
+                    "%s: the record at offset %d is not readable: %s", self.topic, record.offset, error
+                )
+                continue
+            if decoded is not None:
+                shard.replay(decoded, Origin(record.offset, record.timestamp, *producer))
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode, by which Kafka spreads groups and transactions over partitions."""
+    value = 0
+    for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def positive(value: int) -> int:
+    """Kafka's absolute value of an int32: the one that has none becomes 0."""
+    return 0 if value == -(1 << 31) else abs(value)

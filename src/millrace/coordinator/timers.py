@@ -1,0 +1,44 @@
+"""Timers by key: a member's session, a rebalance's end, a transaction's timeout."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+Callback = Callable[[], object]
+
+
+class Timers(Protocol):
+    """At most one timer per key; scheduling one again replaces it."""
+
+    def schedule(self, key: Hashable, delay_ms: int, callback: Callback) -> None: ...
+
+    def cancel(self, key: Hashable) -> None: ...
+
+
+class LoopTimers:
+    """Timers of the broker's loop. Owned by the broker loop; not thread-safe."""
+
+    __slots__ = ("_loop", "_pending")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._pending: dict[Hashable, asyncio.TimerHandle] = {}
+
+    def schedule(self, key: Hashable, delay_ms: int, callback: Callback) -> None:
+        self.cancel(key)
+        self._pending[key] = self._loop.call_later(max(delay_ms, 0) / 1000, self._fire, key, callback)
+
+    def cancel(self, key: Hashable) -> None:
+        pending = self._pending.pop(key, None)
+        if pending is not None:
+            pending.cancel()
+
+    def cancel_all(self) -> None:
+        for key in list(self._pending):
+            self.cancel(key)
+
+    def _fire(self, key: Hashable, callback: Callback) -> None:
+        del self._pending[key]
+        callback()
