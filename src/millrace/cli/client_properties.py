@@ -79,11 +79,3 @@ def translate(properties: Mapping[str, str]) -> dict[str, str]:
         elif name not in WITHOUT_COUNTERPART:
             translated[RENAMED.get(name, name)] = value
     return translated
-
-
-def producer_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """A producer's properties with the Java client's defaults: acks=all, and then idempotent."""
-    settled = {"acks": "all", **properties}
-    if settled["acks"] in ("all", "-1"):
-        settled.setdefault("enable.idempotence", "true")
-    return settled

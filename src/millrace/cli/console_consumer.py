@@ -13,6 +13,7 @@ from millrace.cli.topic_pattern import topic_pattern
 
 NO_GROUPS = "consumer groups are not supported yet; leave out {}, and all partitions are read"
 SILENT_FORMATTERS = ("NoOpMessageFormatter",)
+EARLIEST, LATEST = "earliest", "latest"
 DEFAULT_FORMATTERS = ("DefaultMessageFormatter", "LoggingMessageFormatter")
 
 
@@ -85,11 +86,11 @@ def command(
         properties,
         topic=topic,
         pattern=topic_pattern(include) if include else None,
-        from_beginning=from_beginning,
+        from_beginning=from_beginning or offset == EARLIEST,
     )
     try:
         if partition is not None:
-            reader.only(partition, _start(offset, from_beginning))
+            reader.only(partition, int(offset) if offset is not None and offset.isdecimal() else None)
         for messages in reader.batches(timeout_ms, printer.batch):
             if not printer.print(messages):
                 break
@@ -111,23 +112,11 @@ def _check_place(
         raise CommandError("The partition is required when offset is specified: add --partition N")
     if offset is not None and from_beginning:
         raise CommandError("--from-beginning and --offset cannot be specified together")
-    if offset is not None:
-        _start(offset, from_beginning)
-
-
-def _start(offset: str | None, from_beginning: bool) -> int:
-    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
-
-    if offset is None:
-        return int(OFFSET_BEGINNING if from_beginning else OFFSET_END)
-    if offset in ("earliest", "latest"):
-        return int(OFFSET_BEGINNING if offset == "earliest" else OFFSET_END)
-    if not offset.isdecimal():
+    if offset is not None and offset not in (EARLIEST, LATEST) and not offset.isdecimal():
         raise CommandError(
             f"The provided offset value '{offset}' is incorrect. Valid values are 'earliest', 'latest', or a"
             " non-negative long."
         )
-    return int(offset)
 
 
 def _consumer_properties(target: Target, options: dict[str, Any]) -> dict[str, str]:

@@ -131,12 +131,12 @@ class Delivery:
     def __init__(self, topic: str, properties: dict[str, str]) -> None:
         from confluent_kafka import Producer
 
-        from millrace.cli.client_properties import create, producer_properties
+        from millrace.cli.client_properties import create
 
         self.failed = 0
         self.reason = ""
         self._topic = topic
-        self._producer: Any = create(Producer, producer_properties(properties))
+        self._producer: Any = create(Producer, properties)
 
     def send(self, record: NewRecord) -> None:
         """Hand a record over; waits while the producer's buffer is full."""

@@ -8,10 +8,10 @@ import click
 
 from millrace.cli.client import Client, connected
 from millrace.cli.errors import CommandError, known_error
+from millrace.cli.offsets import UNKNOWN_OFFSET, ByLeader, Place, list_offsets
 from millrace.cli.options import KafkaCommand, Target, broker_options
 from millrace.cli.topic_pattern import topic_pattern
 from millrace.errors import Error
-from millrace.wire.messages import list_offsets as api
 
 Selects = Callable[[str, int], bool]
 
@@ -23,9 +23,6 @@ TIMES = {
     "latest-tiered": -5,
     "earliest-pending-upload": -6,
 }
-UNKNOWN_OFFSET = -1
-CONSUMER = -1
-TIMEOUT_MS = 30_000
 
 _RULE = re.compile(r"(?P<topic>[^:,]*)(?::(?:(?P<one>\d+)|(?P<from>\d*)-(?P<to>\d*)|))?\Z")
 
@@ -64,9 +61,7 @@ def command(
     selects = _by_rules(topic_partitions) if topic_partitions else _by_lists(topic, partitions)
     with connected(target) as client:
         by_leader = _selected(client, selects, exclude_internal_topics)
-        offsets = {}
-        for leader_id, selected in by_leader.items():
-            offsets.update(_offsets(client, leader_id, selected, timestamp))
+        offsets = _offsets(client, by_leader, timestamp)
     # Kafka's tool orders partitions by their text.
     for (name, index), offset in sorted(offsets.items(), key=lambda item: (item[0][0], str(item[0][1]))):
         click.echo(f"{name}:{index}:{offset}")
@@ -115,9 +110,8 @@ def _rule(text: str) -> Selects:
     return lambda name, index: bool(pattern.match(name)) and first <= index and (end is None or index < end)
 
 
-def _selected(client: Client, selects: Selects, exclude_internal: bool) -> dict[int, dict[str, list[int]]]:
-    """Partitions by leader and topic."""
-    by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+def _selected(client: Client, selects: Selects, exclude_internal: bool) -> ByLeader:
+    by_leader: ByLeader = defaultdict(list)
     found = False
     for name, topic in client.topics(exclude_internal=exclude_internal).items():
         for partition in topic.partitions:
@@ -131,38 +125,21 @@ def _selected(client: Client, selects: Selects, exclude_internal: bool) -> dict[
                     err=True,
                 )
                 continue
-            by_leader[partition.leader_id][name].append(partition.partition_index)
+            by_leader[partition.leader_id].append((name, partition.partition_index))
     if not found:
         raise CommandError("Could not match any topic-partitions with the specified filters")
     return by_leader
 
 
-def _offsets(
-    client: Client, leader_id: int, selected: dict[str, list[int]], timestamp: int
-) -> dict[tuple[str, int], int]:
-    request = api.ListOffsetsRequest(
-        replica_id=CONSUMER,
-        timeout_ms=TIMEOUT_MS,
-        topics=[
-            api.ListOffsetsTopic(
-                name=name,
-                partitions=[
-                    api.ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in indexes
-                ],
-            )
-            for name, indexes in selected.items()
-        ],
-    )
+def _offsets(client: Client, by_leader: ByLeader, timestamp: int) -> dict[Place, int]:
     offsets = {}
-    for topic in client.broker(leader_id).send(request, api.ListOffsetsResponse).topics:
-        for partition in topic.partitions:
-            place = (topic.name, partition.partition_index)
-            if partition.error_code != Error.NONE:
-                reason = known_error(partition.error_code).message
-                click.echo(
-                    f"Skip getting offsets for topic-partition {place[0]}:{place[1]} due to error: {reason}",
-                    err=True,
-                )
-            elif partition.offset != UNKNOWN_OFFSET:
-                offsets[place] = partition.offset
+    for place, answer in list_offsets(client, by_leader, timestamp).items():
+        if answer.error_code != Error.NONE:
+            reason = known_error(answer.error_code).message
+            click.echo(
+                f"Skip getting offsets for topic-partition {place[0]}:{place[1]} due to error: {reason}",
+                err=True,
+            )
+        elif answer.offset != UNKNOWN_OFFSET:
+            offsets[place] = answer.offset
     return offsets

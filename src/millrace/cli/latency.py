@@ -88,11 +88,11 @@ class Report:
 
     def add(self, latencies_ms: "array[float]", now: float) -> None:
         """Take in the latencies since the last call."""
-        was_warm = self.count >= self._warmup
+        still_warming_up = max(0, self._warmup - self.count)
         self._all.add(latencies_ms)
         self._window.add(latencies_ms)
-        if self._warmup and was_warm:
-            self._steady.add(latencies_ms)
+        if self._warmup:
+            self._steady.add(latencies_ms[still_warming_up:])
         if now - self._window_began >= self._interval_seconds and self.count < self._expected:
             click.echo(self._window.window_line(now - self._window_began, self._record_bytes))
             self._window = Latencies(self._expected)

@@ -22,6 +22,7 @@ STRIDE = 1000
 # At a limited rate, records go out in bursts of at most this long.
 BURST_SECONDS = 0.01
 WAIT_SECONDS = 0.1
+METADATA_SECONDS = 30.0
 CLIENT_ID = "perf-producer-client"
 
 
@@ -93,13 +94,13 @@ def command(
     from confluent_kafka import Producer
 
     from millrace.cli.client_metrics import ClientMetrics
-    from millrace.cli.client_properties import create, producer_properties
+    from millrace.cli.client_properties import create
 
     metrics = ClientMetrics()
     properties = {"client.id": CLIENT_ID, **properties, "bootstrap.servers": target.bootstrap}
-    producer: Any = create(
-        Producer, producer_properties(properties), metrics.settings() if print_metrics else None
-    )
+    producer: Any = create(Producer, properties, metrics.settings() if print_metrics else None)
+    # Finding the partitions is no part of what is measured.
+    producer.list_topics(topic, METADATA_SECONDS)
     if warmup_records:
         click.echo(
             f"Warmup first {warmup_records} records."

@@ -2,15 +2,17 @@
 
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as LibraryError
 
 from millrace.cli.client import Client
 from millrace.cli.client_properties import create
 from millrace.cli.errors import CommandError, check
+from millrace.cli.offsets import EARLIEST, LATEST, ByLeader, Place, list_offsets
 from millrace.cli.options import Target
 from millrace.errors import Error
 
@@ -41,8 +43,8 @@ class Reader:
         self._client = Client(target)
         self._topic = topic
         self._pattern = pattern
-        self._start = OFFSET_BEGINNING if from_beginning else OFFSET_END
-        self._assigned: set[tuple[str, int]] = set()
+        self._from_beginning = from_beginning
+        self._assigned: set[Place] = set()
         self._look_at = 0.0
         self._consumer: Any = create(
             Consumer,
@@ -61,13 +63,18 @@ class Reader:
         self._consumer.close()
         self._client.close()
 
-    def only(self, partition: int, offset: int) -> None:
-        """Read one partition from an offset, and look for no other."""
+    def only(self, partition: int, offset: int | None) -> None:
+        """Read one partition, from an offset or as the whole topic would be read, and look for no other."""
         assert self._topic is not None
-        if (self._topic, partition) not in self._existing():
+        place = (self._topic, partition)
+        existing = self._existing()
+        if place not in existing:
             raise CommandError(f"topic {self._topic} has no partition {partition}")
         self._look_at = float("inf")
-        self._consumer.assign([TopicPartition(self._topic, partition, offset)])
+        if offset is None:
+            self._assign({place: existing[place]}, EARLIEST if self._from_beginning else LATEST)
+        else:
+            self._consumer.assign([TopicPartition(*place, offset)])
 
     def batches(self, timeout_ms: int | None, batch: int = BATCH) -> Iterator[list[Any]]:
         """Messages as they come, an empty list while none come; ends after `timeout_ms` without any."""
@@ -93,26 +100,40 @@ class Reader:
         now = time.monotonic()
         if now < self._look_at:
             return
-        new = self._existing() - self._assigned
+        new = {place: leader for place, leader in self._existing().items() if place not in self._assigned}
         if new:
             # A partition that comes later is read from its beginning, or records would be missed.
-            start = OFFSET_BEGINNING if self._assigned else self._start
-            self._consumer.incremental_assign(
-                [TopicPartition(name, index, start) for name, index in sorted(new)]
-            )
-            self._assigned |= new
+            from_beginning = self._from_beginning or bool(self._assigned)
+            self._assign(new, EARLIEST if from_beginning else LATEST)
         self._look_at = now + (LOOK_AGAIN_SECONDS if self._assigned else LOOK_SOON_SECONDS)
 
-    def _existing(self) -> set[tuple[str, int]]:
+    def _assign(self, leaders: dict[Place, int], start: int) -> None:
+        """Start reading; librdkafka would take half a second to find out the offsets itself."""
+        by_leader: ByLeader = defaultdict(list)
+        for place, leader_id in leaders.items():
+            by_leader[leader_id].append(place)
+        offsets = list_offsets(self._client, by_leader, start)
+        ready = [
+            TopicPartition(*place, answer.offset)
+            for place, answer in offsets.items()
+            if answer.error_code == Error.NONE
+        ]
+        self._consumer.incremental_assign(ready)
+        self._assigned |= {(partition.topic, partition.partition) for partition in ready}
+
+    def _existing(self) -> dict[Place, int]:
+        """The partitions there are, with their leaders."""
         topics = self._client.metadata(None if self._topic is None else [self._topic], create=True).topics
-        partitions = set()
+        partitions = {}
         for topic in topics:
             name = topic.name or ""
             if self._pattern is not None and not self._pattern.match(name):
                 continue
             if topic.error_code not in _NOT_THERE_YET:
                 check(topic.error_code)
-            partitions |= {(name, partition.partition_index) for partition in topic.partitions}
+            for partition in topic.partitions:
+                if partition.leader_id >= 0:
+                    partitions[name, partition.partition_index] = partition.leader_id
         return partitions
 
 
