@@ -1,0 +1,91 @@
+"""What every kind of group is to the offsets, the lists and the tools."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Protocol
+
+from millrace.coordinator.records import StateRecord
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+class TopicFacts(Protocol):
+    """What groups need to know of a topic."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def topic_id(self) -> bytes: ...
+    @property
+    def partitions(self) -> int: ...
+
+
+class Topics(Protocol):
+    """What groups need to know of the cluster."""
+
+    @property
+    def topics(self) -> Mapping[str, TopicFacts]: ...
+    @property
+    def by_id(self) -> Mapping[bytes, TopicFacts]: ...
+
+
+class Commit(NamedTuple):
+    """Who commits offsets: a member in its generation or epoch, or nobody in particular (-1, no id)."""
+
+    member_id: str
+    group_instance_id: str | None
+    generation: int
+    """Or, in a group of the consumer protocol, the member's epoch."""
+    api_version: int
+    is_transactional: bool = False
+
+
+class Group(ABC):
+    """One group. What must last changes only by replaying records; timers and parked replies are its own."""
+
+    group_id: str
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """The type as ListGroups tells it: "classic" or "consumer"."""
+
+    @property
+    @abstractmethod
+    def state(self) -> str:
+        """The state as ListGroups and DescribeGroups tell it, such as "Stable"."""
+
+    @property
+    @abstractmethod
+    def protocol_type(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether it has no members: only then may it be deleted."""
+
+    @abstractmethod
+    def validate_commit(self, commit: Commit) -> None:
+        """Raise what Kafka raises for a commit that is stale, foreign or untimely."""
+
+    @abstractmethod
+    def validate_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Raise what Kafka raises when a member asks for offsets in an epoch that is not its own."""
+
+    @abstractmethod
+    def validate_delete_offsets(self) -> None:
+        """Raise what Kafka raises when offsets of this group may not be deleted now."""
+
+    @abstractmethod
+    def subscribed_topics(self) -> Collection[str] | None:
+        """The topics its members are subscribed to; None where that cannot be known."""
+
+    @abstractmethod
+    def offsets_idle_since(self, commit_timestamp_ms: int) -> int | None:
+        """From when on an offset of an unsubscribed topic ages; None while its group keeps it alive."""
+
+    @abstractmethod
+    def tombstones(self) -> list[StateRecord]:
+        """The records that delete the group itself."""

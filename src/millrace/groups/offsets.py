@@ -1,0 +1,161 @@
+"""Committed offsets: one per group and partition, those of open transactions waiting beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from millrace.coordinator.records import Origin, StateRecord
+from millrace.groups.group import Group
+from millrace.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
+from millrace.wire.schema import ZERO_UUID
+
+NO_PRODUCER_ID = -1
+NO_EXPIRY = -1
+# v3 has the leader epoch; v1 alone has an expiry; v4 has the topic's id.
+PLAIN_VERSION, EXPIRING_VERSION, TOPIC_ID_VERSION = 3, 1, 4
+
+TopicPartition = tuple[str, int]
+
+
+class CommittedOffset(NamedTuple):
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = NO_EXPIRY
+    topic_id: bytes = ZERO_UUID
+
+    def record(self, group_id: str, topic: str, partition: int) -> StateRecord:
+        """What makes this offset last."""
+        value = OffsetCommitValue(
+            offset=self.offset,
+            leader_epoch=self.leader_epoch,
+            metadata=self.metadata,
+            commit_timestamp=self.commit_timestamp_ms,
+            expire_timestamp=self.expire_timestamp_ms,
+            topic_id=self.topic_id,
+        )
+        if self.expire_timestamp_ms != NO_EXPIRY:
+            version = EXPIRING_VERSION
+        else:
+            version = PLAIN_VERSION if self.topic_id == ZERO_UUID else TOPIC_ID_VERSION
+        return StateRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), value, version)
+
+
+def tombstone(group_id: str, topic: str, partition: int) -> StateRecord:
+    return StateRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+class Offsets:
+    """The offsets of one shard's groups; changed only by replaying. Owned by the broker loop."""
+
+    def __init__(self) -> None:
+        self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        # By producer id: what its open transaction has committed; None stands for a deletion.
+        self._pending: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
+
+    # Reading
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        return self._committed.get(group_id, {}).get((topic, partition))
+
+    def of_group(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        return self._committed.get(group_id, {})
+
+    def groups(self) -> Iterator[str]:
+        """Every group that has committed something."""
+        return iter(self._committed)
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction is about to change this offset."""
+        return any((topic, partition) in pending.get(group_id, ()) for pending in self._pending.values())
+
+    def has_pending(self, group_id: str) -> bool:
+        return any(group_id in pending for pending in self._pending.values())
+
+    def __len__(self) -> int:
+        return sum(map(len, self._committed.values()))
+
+    # Deciding
+
+    def expired(
+        self, group: Group | None, group_id: str, now_ms: int, retention_ms: int
+    ) -> list[StateRecord]:
+        """The tombstones of what nobody has used for as long as offsets are retained."""
+        subscribed = group.subscribed_topics() if group is not None else ()
+        return [
+            tombstone(group_id, topic, partition)
+            for (topic, partition), committed in self.of_group(group_id).items()
+            if not self.is_pending(group_id, topic, partition)
+            and (subscribed is not None and topic not in subscribed)
+            and _is_expired(committed, group, now_ms, retention_ms)
+        ]
+
+    def tombstones(self, group_id: str) -> list[StateRecord]:
+        """What deletes everything of a group, open transactions' offsets included."""
+        partitions = set(self.of_group(group_id))
+        for pending in self._pending.values():
+            partitions |= pending.get(group_id, {}).keys()
+        return [tombstone(group_id, topic, partition) for topic, partition in sorted(partitions)]
+
+    # Replaying
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, origin: Origin) -> None:
+        partition = (key.topic, key.partition)
+        if value is None:
+            self._remove(key.group, partition)
+            return
+        committed = CommittedOffset(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            value.topic_id,
+        )
+        if origin.producer_id == NO_PRODUCER_ID:
+            self._committed.setdefault(key.group, {})[partition] = committed
+        else:
+            pending = self._pending.setdefault(origin.producer_id, {})
+            pending.setdefault(key.group, {})[partition] = committed
+
+    def _remove(self, group_id: str, partition: TopicPartition) -> None:
+        _drop(self._committed, group_id, partition)
+        for producer_id in list(self._pending):
+            _drop(self._pending[producer_id], group_id, partition)
+            if not self._pending[producer_id]:
+                del self._pending[producer_id]
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        pending = self._pending.pop(producer_id, {})
+        if committed:
+            for group_id, offsets in pending.items():
+                self._committed.setdefault(group_id, {}).update(offsets)
+
+
+def _drop(
+    groups: dict[str, dict[TopicPartition, CommittedOffset]], group_id: str, partition: TopicPartition
+) -> None:
+    offsets = groups.get(group_id)
+    if offsets is not None:
+        offsets.pop(partition, None)
+        if not offsets:
+            del groups[group_id]
+
+
+def _is_expired(committed: CommittedOffset, group: Group | None, now_ms: int, retention_ms: int) -> bool:
+    if committed.expire_timestamp_ms != NO_EXPIRY:
+        return now_ms >= committed.expire_timestamp_ms
+    if group is None:
+        return now_ms - committed.commit_timestamp_ms >= retention_ms
+    since = group.offsets_idle_since(committed.commit_timestamp_ms)
+    return since is not None and now_ms - since >= retention_ms
+
+
+def topics_of(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partitions by topic, each in order."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    return by_topic
