@@ -1,0 +1,52 @@
+"""What every client's tests share: one broker in this process, and a topic name nobody else uses."""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from millrace.testing import Broker
+
+CreateTopic = Callable[..., str]
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """One broker for all: tests keep apart by topic names. Whoever harms it takes `own_broker`."""
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def own_broker() -> Iterator[Broker]:
+    """A broker that the test may stop, restart and let fail."""
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic() -> str:
+    """The name of a topic that does not exist yet."""
+    return f"topic-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def _session_admin(broker: Broker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap})
+
+
+@pytest.fixture
+def create_topic(_session_admin: AdminClient) -> CreateTopic:
+    """Creates a topic on the shared broker: `create_topic(partitions=3, cleanup_policy="compact")`."""
+
+    def create(partitions: int = 1, **configs: object) -> str:
+        name = f"topic-{next(_numbers)}"
+        settings = {key.replace("_", "."): str(value) for key, value in configs.items()}
+        created = _session_admin.create_topics([NewTopic(name, partitions, config=settings)])
+        created[name].result(20)
+        return name
+
+    return create
