@@ -88,7 +88,7 @@ def test_a_roll_on_a_full_disk_costs_only_what_can_be_rebuilt(open_log, make_bat
         log.append(make_batch(), leader_epoch=0)
     disk.fill()
     fails(lambda: log.append(make_batch(), leader_epoch=0))
-    assert "cannot write the index" in caplog.text
+    assert "cannot write an index" in caplog.text
     disk.free()
     assert log.append(make_batch(), leader_epoch=0).base_offset == 3
     log.close()

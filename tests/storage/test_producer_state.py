@@ -175,7 +175,7 @@ def test_producers_expire_while_the_broker_is_down(open_log, make_batch, clock):
 def test_a_snapshot_is_read_back(open_log, make_batch):
     log = open_log()
     for producer_id in (1, 2, 3):
-        SendsTo(log, make_batch, producer_id, epoch=producer_id).send(5, 4)
+        SendsTo(log, make_batch, producer_id, epoch=producer_id).send(5)
     content = encode_snapshot(log._producers)
     restored = decode_snapshot(content)
     assert [(p.producer_id, p.epoch, p.batches, p.last_timestamp) for p in restored] == [

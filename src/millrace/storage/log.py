@@ -23,7 +23,6 @@ from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX, snapshot_path, w
 from millrace.storage.producer_state import Producer
 from millrace.storage.recovery import LoadedLog, Loader
 from millrace.storage.segment import (
-    INDEX_SUFFIX,
     INDEX_SUFFIXES,
     MAX_RELATIVE_OFFSET,
     SEGMENT_SUFFIXES,
@@ -67,6 +66,7 @@ class Log:
         "_max_index_entries",
         "_producer_id_expiration_ms",
         "_producers",
+        "_quiet_until",
         "_read_positions",
         "_roll_jitter_ms",
         "_rules",
@@ -129,6 +129,7 @@ class Log:
         self._producer_id_expiration_ms = PRODUCER_ID_EXPIRATION_MS
         self._snapshot_offset = loaded.snapshot_offset
         self._snapshot_size = self.size
+        self._quiet_until = 0.0
         # Offset to segment and position, for the offsets where recent reads ended.
         self._read_positions: dict[int, tuple[Segment, int]] = {}
         self.config = config
@@ -175,11 +176,11 @@ class Log:
         batch: Bytes = records
         if rules.looks_into_batches:
             header, batch = look_into(records, header, rules, now_ms)
-        append_time = now_ms if rules.is_log_append_time else NO_TIMESTAMP
         has_producer = header.producer_id != NO_PRODUCER_ID
         if has_producer:
             repeated = self._producers.check(header)
             if repeated is not None:
+                append_time = repeated.timestamp if rules.is_log_append_time else NO_TIMESTAMP
                 return Appended(
                     repeated.first_offset, repeated.last_offset, append_time, self.log_start_offset, True
                 )
@@ -196,9 +197,10 @@ class Log:
             raise self._storage_error("append to", failure) from failure
         self.log_end_offset = last_offset + 1
         if has_producer:
-            self._producers.record(header, base_offset)
+            self._producers.record(header, base_offset, now_ms)
         if leader_epoch > self._leader_epochs.latest:
             self._leader_epochs.assign(leader_epoch, base_offset)
+        append_time = now_ms if rules.is_log_append_time else NO_TIMESTAMP
         return Appended(base_offset, last_offset, append_time, self.log_start_offset)
 
     def _segment_for(self, length: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
@@ -228,7 +230,7 @@ class Log:
         interval = self._config.index_interval_bytes
         # First what may fail; until it has succeeded nothing has changed.
         active = Segment.create(self.directory, self.log_end_offset, self._disk, interval, now_ms)
-        self._write_indexes(sealed)
+        self._write_indexes(sealed.complete_indexes)
         self._take_snapshot()
         self.segments.append(active)
         self._active = active
@@ -236,13 +238,11 @@ class Log:
         self._roll_jitter_ms = _pick_jitter(self._config)
         self._read_positions.clear()
 
-    def _write_indexes(self, segment: Segment) -> None:
+    def _write_indexes(self, write: Callable[[], None]) -> None:
         try:
-            segment.write_indexes()
+            write()
         except OSError as failure:
-            logger.warning(
-                "%s: cannot write the index: %s; it will be rebuilt", segment.path(INDEX_SUFFIX), failure
-            )
+            logger.warning("%s: cannot write an index: %s; it will be rebuilt", self.directory, failure)
 
     def _take_snapshot(self) -> None:
         """Keep the producers as of the log's end; of snapshots that are no segment's, the newest stays."""
@@ -362,7 +362,11 @@ class Log:
 
     def _storage_error(self, action: str, failure: OSError) -> KafkaError:
         message = f"Cannot {action} {self.directory.name}: {failure.strerror or failure}"
-        logger.error("%s (%s)", message, self.directory)
+        now = self._clock.monotonic()
+        # A full disk fails every append; one line a second says it.
+        if now >= self._quiet_until:
+            self._quiet_until = now + 1.0
+            logger.error("%s (%s)", message, self.directory)
         return KafkaError(Error.KAFKA_STORAGE_ERROR, message)
 
     # Retention
@@ -443,7 +447,7 @@ class Log:
     def _prepare_flush(self) -> Flush:
         dirty = self.segments[self._segment_number(self.recovery_point) :]
         # A recovery starts from the active segment's newest index entry before the recovery point.
-        self._write_indexes(self._active)
+        self._write_indexes(self._active.write_indexes)
         if self.size - self._snapshot_size > _SNAPSHOT_INTERVAL_BYTES:
             self._take_snapshot()
         return Flush(
@@ -474,7 +478,7 @@ class Log:
     def close(self) -> None:
         """Flush, complete the indexes and keep the producers, so that opening needs no recovery."""
         self.flush()
-        self._write_indexes(self._active)
+        self._write_indexes(self._active.complete_indexes)
         self._take_snapshot()
         self.abandon()
 

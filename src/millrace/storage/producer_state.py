@@ -117,7 +117,7 @@ class ProducerStates:
             )
         return None
 
-    def record(self, header: BatchHeader, base_offset: int) -> None:
+    def record(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
         """Note a batch that is now in the log; also how a restart replays the log."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
@@ -127,7 +127,8 @@ class ProducerStates:
         elif producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
-        producer.last_timestamp = header.max_timestamp
+        # Not the records' own time, which may be long past when old data is loaded.
+        producer.last_timestamp = now_ms
         if header.base_sequence == NO_SEQUENCE:
             # Transaction markers carry a producer but no sequence.
             return

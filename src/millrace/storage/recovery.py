@@ -26,8 +26,8 @@ from millrace.storage.segment import (
 from millrace.wire.records import (
     ATTRIBUTES_POSITION,
     HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
     MAGIC,
-    BatchHeader,
     CorruptBatch,
     crc32c,
     read_header,
@@ -196,7 +196,7 @@ class Loader:
             self._recall_recent_batches()
         for segment, following in zip(self._segments, [*self._segments[1:], None], strict=True):
             if (following.base_offset if following else end_offset) > start_offset:
-                _replay(segment, start_offset, self._producers)
+                self._replay(segment, start_offset, self._producers)
 
     def _recall_recent_batches(self) -> None:
         """A snapshot keeps one batch of each producer, but a client may repeat its last five."""
@@ -205,9 +205,19 @@ class Loader:
         if not active.size:
             return
         entry = active.offset_index.from_end(_RECENT_INDEX_ENTRIES)
-        _replay(active, entry.offset if entry else 0, recent)
+        self._replay(active, entry.offset if entry else 0, recent)
         for producer in self._producers:
             producer.recall(recent)
+
+    def _replay(self, segment: Segment, start_offset: int, producers: ProducerStates) -> None:
+        now_ms = self._clock.now_ms()
+        try:
+            found = segment.locate(start_offset) if segment.size else None
+            for _, header in segment.headers(found[0]) if found else ():
+                if header.has_producer_id and header.base_offset >= start_offset:
+                    producers.record(header, header.base_offset, now_ms)
+        except CorruptBatch as fault:
+            logger.warning("%s; producers of the rest of this segment are unknown", fault.message)
 
     def _remove_stray_snapshots(self, end_offset: int) -> int:
         """Keep the segments' own snapshots and the newest; returns its offset."""
@@ -240,13 +250,14 @@ class _Scan:
         fault = self._account_for_batches(segment, file_bytes)
         if fault:
             self._cut(segment, file_bytes, fault)
-        segment.write_indexes()
+        segment.complete_indexes()
         return fault is None
 
     def _account_for_batches(self, segment: Segment, end: int) -> str | None:
         if not end:
             return None
         position = segment.size
+        largest_offset = segment.base_offset + MAX_RELATIVE_OFFSET
         with (
             mmap.mmap(segment.file.fileno(), end, access=mmap.ACCESS_READ) as mapped,
             memoryview(mapped) as content,
@@ -255,30 +266,22 @@ class _Scan:
                 if end - position < HEADER_BYTES:
                     return "the file ends within a batch header"
                 header = read_header(content, position)
-                fault = self._fault(header, segment, position, end)
-                if fault:
-                    return fault
-                if header.crc != crc32c(
-                    bytes(content[position + ATTRIBUTES_POSITION : position + header.size])
-                ):
+                size = header.length + LOG_OVERHEAD_BYTES
+                last_offset = header.base_offset + header.last_offset_delta
+                if header.magic != MAGIC or size < HEADER_BYTES or last_offset < header.base_offset:
+                    return "there is no batch where one should start"
+                if position + size > end:
+                    return "the file ends within a batch"
+                if header.base_offset < self.next_offset or last_offset > largest_offset:
+                    return f"a batch starts at offset {header.base_offset} instead of {self.next_offset}"
+                if header.crc != crc32c(bytes(content[position + ATTRIBUTES_POSITION : position + size])):
                     return "the checksum of a batch does not match"
-                segment.account_for(header.size, header.last_offset, header.max_timestamp)
-                self._leader_epochs.assign(header.leader_epoch, header.base_offset)
-                self.next_offset = header.next_offset
+                segment.account_for(size, last_offset, header.max_timestamp)
+                if header.leader_epoch > self._leader_epochs.latest:
+                    self._leader_epochs.assign(header.leader_epoch, header.base_offset)
+                self.next_offset = last_offset + 1
                 self.batches += 1
-                position += header.size
-        return None
-
-    def _fault(self, header: BatchHeader, segment: Segment, position: int, end: int) -> str | None:
-        if header.magic != MAGIC or header.size < HEADER_BYTES or header.last_offset_delta < 0:
-            return "there is no batch where one should start"
-        if position + header.size > end:
-            return "the file ends within a batch"
-        if (
-            header.base_offset < self.next_offset
-            or header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-        ):
-            return f"a batch starts at offset {header.base_offset} instead of {self.next_offset}"
+                position += size
         return None
 
     def _cut(self, segment: Segment, file_bytes: int, fault: str) -> None:
@@ -293,20 +296,6 @@ class _Scan:
             cut,
         )
         segment.truncate_file()
-
-
-def _replay(segment: Segment, start_offset: int, producers: ProducerStates) -> None:
-    if not segment.size:
-        return
-    try:
-        found = segment.locate(start_offset)
-        if found is None:
-            return
-        for _, header in segment.headers(found[0]):
-            if header.has_producer_id and header.base_offset >= start_offset:
-                producers.record(header, header.base_offset)
-    except CorruptBatch as fault:
-        logger.warning("%s; producers of the rest of this segment are unknown", fault.message)
 
 
 def _file_sizes(directory: Path) -> dict[str, int]:

@@ -169,11 +169,15 @@ class Segment:
             logger.warning("%s: cannot write the index: %s", self.path(INDEX_SUFFIX), failure)
 
     def write_indexes(self) -> None:
-        """Complete the indexes and bring their files up to date, as on roll and close."""
+        """Bring the index files up to date."""
         self.ensure_indexes()
-        self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.write()
         self.time_index.write()
+
+    def complete_indexes(self) -> None:
+        """Let the time index end with the largest timestamp, and write both, as on roll and close."""
+        self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
+        self.write_indexes()
 
     # Timestamps
 
@@ -351,7 +355,7 @@ class Segment:
 
     def _write_rebuilt_indexes(self) -> None:
         try:
-            self.write_indexes()
+            self.complete_indexes()
         except OSError as failure:
             logger.warning("%s: cannot write the rebuilt indexes: %s", self.path(LOG_SUFFIX), failure)
 
