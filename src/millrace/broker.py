@@ -22,7 +22,9 @@ from millrace.api.fetch_sessions import FetchSessions
 from millrace.clock import Clock
 from millrace.cluster.local import LocalCluster
 from millrace.config import BrokerConfig, ConfigError, Listener
+from millrace.coordinator.timers import LoopTimers
 from millrace.disk import Disk
+from millrace.groups.coordinator import Groups
 from millrace.net.connection import Connection, Dispatch
 from millrace.net.server import Server
 from millrace.replication.partitions import Partitions
@@ -62,6 +64,9 @@ class Broker:
         self._fetch_sessions: FetchSessions
         self._upkeep: Upkeep
         self._cleaner: Cleaner
+        self._timers: LoopTimers
+        self._groups: Groups
+        self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def listeners(self) -> list[tuple[str, int]]:
@@ -92,6 +97,7 @@ class Broker:
             raise
         self._upkeep.start()
         self._cleaner.start()
+        self._coordinate()
         self._server.start()
         self.startup_ms = round((time.perf_counter() - began) * 1000)
         logger.info("ready with %d topics in %d ms", self.topics, self.startup_ms)
@@ -144,6 +150,15 @@ class Broker:
         self._fetch_sessions = FetchSessions(
             self.config.max_incremental_fetch_session_cache_slots, FETCH_SESSION_EVICTION_MS, self._clock
         )
+        self._timers = LoopTimers(self._loop)
+        self._groups = Groups(
+            topics=self.cluster,
+            partitions=self.partitions,
+            create_topic=self._create_internal_topic,
+            config=self.config,
+            clock=self._clock,
+            timers=self._timers,
+        )
         self._upkeep = Upkeep(
             self.partitions, self.config, clock=self._clock, run_in_thread=self._run_in_thread
         )
@@ -155,6 +170,11 @@ class Broker:
             run_in_thread=self._run_in_thread,
             remove_later=self._upkeep.remove_later,
         )
+
+    def _coordinate(self) -> None:
+        """Bring back groups and offsets in the background, and keep them in order."""
+        for work in (self._groups.runtime.load(), self._groups.expire_forever()):
+            self._tasks.append(self._loop.create_task(work))
 
     async def stop(self) -> None:
         """Stop serving, flush and close every log, and leave the mark of a clean stop."""
@@ -170,8 +190,16 @@ class Broker:
 
     async def _stop_serving(self) -> None:
         self._server.stop()
+        self._timers.cancel_all()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._cleaner.stop()
         await self._upkeep.stop()
+
+    def _create_internal_topic(self, name: str, partitions: int, configs: dict[str, str]) -> None:
+        if name not in self.cluster.topics:
+            self.cluster.create_topic(name, partitions, configs=configs)
 
     def _run_in_thread(self, work: Callable[[], object]) -> asyncio.Future[object]:
         return self._loop.run_in_executor(self._threads, work)
@@ -187,6 +215,7 @@ class Broker:
             partitions=self.partitions,
             producer_ids=self._producer_ids,
             fetch_sessions=self._fetch_sessions,
+            groups=self._groups,
             clock=self._clock,
             loop=self._loop,
             run_in_thread=self._run_in_thread,
@@ -203,7 +232,7 @@ class Broker:
         if not _is_loopback(client_host):
             self._warned_of.add(listener.name)
             logger.warning(
-                "a client at %s came through listener %s, which sends clients to %s:%d: to it, that is its own"
+                "a client at %s came through listener %s, which sends clients to %s:%d: to it that is its own"
                 " machine; set advertised.listeners to an address it can reach",
                 client_host,
                 listener.name,

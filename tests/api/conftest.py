@@ -14,7 +14,9 @@ from millrace.api.dispatch import error_response
 from millrace.api.fetch_sessions import FetchSessions
 from millrace.clock import Clock
 from millrace.config import Listener
+from millrace.coordinator.timers import LoopTimers
 from millrace.errors import KafkaError
+from millrace.groups.coordinator import Groups
 from millrace.txn.producer_ids import ProducerIds
 
 from ..node import Node
@@ -38,6 +40,14 @@ def new_context(node: Node, properties: dict[str, str] | None = None) -> Context
         partitions=cluster.partitions,
         producer_ids=ProducerIds(cluster.partitions.log_dirs[0]),
         fetch_sessions=FetchSessions(10, 1000, clock),
+        groups=Groups(
+            topics=cluster,
+            partitions=cluster.partitions,
+            create_topic=lambda name, count, configs: cluster.create_topic(name, count, configs=configs),
+            config=cluster.config,
+            clock=clock,
+            timers=LoopTimers(loop),
+        ),
         clock=clock,
         loop=loop,
         run_in_thread=run_now,

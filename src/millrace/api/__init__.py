@@ -7,6 +7,7 @@ from millrace.api import (
     api_versions,
     create_partitions,
     create_topics,
+    delete_groups,
     delete_records,
     delete_topics,
     describe_cluster,
@@ -14,11 +15,16 @@ from millrace.api import (
     describe_log_dirs,
     describe_topic_partitions,
     fetch,
+    find_coordinator,
     incremental_alter_configs,
     init_producer_id,
     list_config_resources,
+    list_groups,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
     offset_for_leader_epoch,
     produce,
 )
@@ -27,6 +33,7 @@ from millrace.wire.messages.alter_configs import AlterConfigsRequest
 from millrace.wire.messages.api_versions import ApiVersionsRequest
 from millrace.wire.messages.create_partitions import CreatePartitionsRequest
 from millrace.wire.messages.create_topics import CreateTopicsRequest
+from millrace.wire.messages.delete_groups import DeleteGroupsRequest
 from millrace.wire.messages.delete_records import DeleteRecordsRequest
 from millrace.wire.messages.delete_topics import DeleteTopicsRequest
 from millrace.wire.messages.describe_cluster import DescribeClusterRequest
@@ -34,11 +41,16 @@ from millrace.wire.messages.describe_configs import DescribeConfigsRequest
 from millrace.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from millrace.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from millrace.wire.messages.fetch import FetchRequest
+from millrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from millrace.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from millrace.wire.messages.init_producer_id import InitProducerIdRequest
 from millrace.wire.messages.list_config_resources import ListConfigResourcesRequest
+from millrace.wire.messages.list_groups import ListGroupsRequest
 from millrace.wire.messages.list_offsets import ListOffsetsRequest
 from millrace.wire.messages.metadata import MetadataRequest
+from millrace.wire.messages.offset_commit import OffsetCommitRequest
+from millrace.wire.messages.offset_delete import OffsetDeleteRequest
+from millrace.wire.messages.offset_fetch import OffsetFetchRequest
 from millrace.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from millrace.wire.messages.produce import ProduceRequest
 
@@ -47,6 +59,12 @@ HANDLERS = (
     Handler(FetchRequest, fetch.handle, 4, 18),
     Handler(ListOffsetsRequest, list_offsets.handle, 1, 11),
     Handler(MetadataRequest, metadata.handle, 0, 13),
+    Handler(FindCoordinatorRequest, find_coordinator.handle, 0, 6),
+    Handler(OffsetCommitRequest, offset_commit.handle, 2, 10),
+    Handler(OffsetFetchRequest, offset_fetch.handle, 1, 10),
+    Handler(OffsetDeleteRequest, offset_delete.handle, 0, 0),
+    Handler(DeleteGroupsRequest, delete_groups.handle, 0, 2),
+    Handler(ListGroupsRequest, list_groups.handle, 0, 5),
     Handler(ApiVersionsRequest, api_versions.handle, 0, 4),
     Handler(CreateTopicsRequest, create_topics.handle, 2, 7),
     Handler(DeleteTopicsRequest, delete_topics.handle, 1, 6),

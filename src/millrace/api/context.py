@@ -10,6 +10,7 @@ from millrace.api.fetch_sessions import FetchSessions
 from millrace.clock import Clock
 from millrace.cluster.local import LocalCluster
 from millrace.config import BrokerConfig, Listener
+from millrace.groups.coordinator import Groups
 from millrace.replication.partitions import Partitions
 from millrace.txn.producer_ids import ProducerIds
 
@@ -23,6 +24,7 @@ class Context:
     partitions: Partitions
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
+    groups: Groups
     clock: Clock
     loop: asyncio.AbstractEventLoop
     run_in_thread: Callable[[Callable[[], object]], asyncio.Future[object]]

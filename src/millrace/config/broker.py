@@ -45,6 +45,16 @@ class BrokerConfig:
     fetch_max_bytes: int = integer(
         55 << 20, "Most bytes that one fetch response carries, whatever the client asks for.", at_least=1024
     )
+    group_initial_rebalance_delay_ms: int = integer(
+        3 * SECOND_MS, "How long a new group waits for more members before it first balances.", at_least=0
+    )
+    group_max_session_timeout_ms: int = integer(
+        30 * MINUTE_MS, "Longest session timeout that a member may ask for."
+    )
+    group_max_size: int = integer(INT_MAX, "Most members of one group.", at_least=1)
+    group_min_session_timeout_ms: int = integer(
+        6 * SECOND_MS, "Shortest session timeout that a member may ask for."
+    )
     log_cleaner_backoff_ms: int = long(
         15 * SECOND_MS, "How long the cleaner rests when no log is due.", at_least=0, scope=_DYNAMIC
     )
@@ -81,6 +91,19 @@ class BrokerConfig:
     )
     num_partitions: int = integer(
         1, "Partitions of a topic that is created without saying how many.", at_least=1
+    )
+    offset_metadata_max_bytes: int = integer(4096, "Longest metadata that goes with a committed offset.")
+    offsets_retention_check_interval_ms: int = long(
+        10 * MINUTE_MS, "How often unused offsets are looked for.", at_least=1
+    )
+    offsets_retention_minutes: int = integer(
+        7 * 24 * 60, "How long the offsets of a group without members are kept.", at_least=1
+    )
+    offsets_topic_num_partitions: int = integer(
+        50, "Partitions of the topic that keeps groups and offsets, when it is created.", at_least=1
+    )
+    offsets_topic_segment_bytes: int = integer(
+        100 << 20, "Segment size of the topic that keeps groups and offsets.", at_least=1
     )
     producer_id_expiration_ms: int = integer(
         DAY_MS, "How long an idle idempotent producer is remembered.", at_least=1

@@ -99,10 +99,6 @@ group.coordinator.background.threads int 2
 group.coordinator.cached.buffer.max.bytes int 1048588 dynamic
 group.coordinator.rebalance.protocols list classic,consumer,streams
 group.coordinator.threads int 4
-group.initial.rebalance.delay.ms int 3000
-group.max.session.timeout.ms int 1800000
-group.max.size int 2147483647
-group.min.session.timeout.ms int 6000
 group.share.assignment.interval.ms int 1000 dynamic
 group.share.assignors list simple
 group.share.delivery.count.limit int 5
@@ -165,15 +161,10 @@ num.network.threads int 3 dynamic
 num.recovery.threads.per.data.dir int 2 dynamic
 num.replica.alter.log.dirs.threads int -
 num.replica.fetchers int 1 dynamic
-offset.metadata.max.bytes int 4096
 offsets.commit.timeout.ms int 5000
 offsets.load.buffer.size int 5242880
-offsets.retention.check.interval.ms long 600000
-offsets.retention.minutes int 10080
 offsets.topic.compression.codec int 0
-offsets.topic.num.partitions int 50
 offsets.topic.replication.factor short 3
-offsets.topic.segment.bytes int 104857600
 principal.builder.class class - per-broker
 producer.purgatory.purge.interval.requests int 1000
 queued.max.requests int 500

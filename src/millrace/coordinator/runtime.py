@@ -81,7 +81,7 @@ class Runtime(Generic[S]):
         new_shard: Callable[[int], S],
         *,
         partitions: Partitions,
-        create_topic: Callable[[], None],
+        create_topic: Callable[[], object],
         partition_count: int,
         clock: Clock,
     ) -> None:

@@ -79,16 +79,16 @@ class Offsets:
 
     # Deciding
 
-    def expired(
-        self, group: Group | None, group_id: str, now_ms: int, retention_ms: int
-    ) -> list[StateRecord]:
+    def expired(self, group: Group, now_ms: int, retention_ms: int) -> list[StateRecord]:
         """The tombstones of what nobody has used for as long as offsets are retained."""
-        subscribed = group.subscribed_topics() if group is not None else ()
+        subscribed = group.subscribed_topics()
+        if subscribed is None:
+            return []
         return [
-            tombstone(group_id, topic, partition)
-            for (topic, partition), committed in self.of_group(group_id).items()
-            if not self.is_pending(group_id, topic, partition)
-            and (subscribed is not None and topic not in subscribed)
+            tombstone(group.group_id, topic, partition)
+            for (topic, partition), committed in self.of_group(group.group_id).items()
+            if topic not in subscribed
+            and not self.is_pending(group.group_id, topic, partition)
             and _is_expired(committed, group, now_ms, retention_ms)
         ]
 
@@ -144,11 +144,9 @@ def _drop(
             del groups[group_id]
 
 
-def _is_expired(committed: CommittedOffset, group: Group | None, now_ms: int, retention_ms: int) -> bool:
+def _is_expired(committed: CommittedOffset, group: Group, now_ms: int, retention_ms: int) -> bool:
     if committed.expire_timestamp_ms != NO_EXPIRY:
         return now_ms >= committed.expire_timestamp_ms
-    if group is None:
-        return now_ms - committed.commit_timestamp_ms >= retention_ms
     since = group.offsets_idle_since(committed.commit_timestamp_ms)
     return since is not None and now_ms - since >= retention_ms
 

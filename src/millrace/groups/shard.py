@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from millrace.coordinator.records import Origin, StateRecord
+from millrace.errors import Error, KafkaError
 from millrace.groups.group import Group
 from millrace.groups.offsets import Offsets
+from millrace.groups.simple import SimpleGroup
 from millrace.wire.messages.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -50,6 +52,25 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self._on_loaded = on_loaded
+
+    def find(self, group_id: str) -> Group | None:
+        """The group, or what stands for one that has only offsets."""
+        group = self.groups.get(group_id)
+        if group is None and self.offsets.of_group(group_id):
+            return SimpleGroup(group_id)
+        return group
+
+    def get(self, group_id: str) -> Group:
+        group = self.find(group_id)
+        if group is None:
+            raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
+
+    def __iter__(self) -> Iterator[Group]:
+        yield from self.groups.values()
+        for group_id in self.offsets.groups():
+            if group_id not in self.groups:
+                yield SimpleGroup(group_id)
 
     def replay(self, record: StateRecord, origin: Origin) -> None:
         replay = _REPLAYS.get(type(record.key))

@@ -1,0 +1,31 @@
+"""ListGroups v0-5. v1: throttle time. v3: flexible. v4: by state. v5: by type."""
+
+from __future__ import annotations
+
+from millrace.api.context import Context
+from millrace.errors import Error
+from millrace.groups.group import Group
+from millrace.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+
+def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
+    # Filters are compared without regard to case, as clients write them both ways.
+    states = {state.lower() for state in request.states_filter}
+    kinds = {kind.lower() for kind in request.types_filter}
+    return ListGroupsResponse(
+        error_code=Error.COORDINATOR_LOAD_IN_PROGRESS if ctx.groups.runtime.is_loading else Error.NONE,
+        groups=[
+            _listed(group)
+            for group in ctx.groups
+            if (not states or group.state.lower() in states) and (not kinds or group.kind in kinds)
+        ],
+    )
+
+
+def _listed(group: Group) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type,
+        group_state=group.state,
+        group_type=group.kind,
+    )

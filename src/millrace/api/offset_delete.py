@@ -1,0 +1,44 @@
+"""OffsetDelete v0."""
+
+from __future__ import annotations
+
+from millrace.api.context import Context
+from millrace.errors import Error
+from millrace.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    asked = [
+        (topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+        if _exists(ctx, topic.name, partition.partition_index)
+    ]
+    outcome = ctx.groups.delete_offsets(request.group_id, asked)
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=outcome.get(
+                            (topic.name, partition.partition_index), Error.UNKNOWN_TOPIC_OR_PARTITION
+                        ),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _exists(ctx: Context, topic: str, partition: int) -> bool:
+    known = ctx.cluster.topics.get(topic)
+    return known is not None and 0 <= partition < known.partitions

@@ -1,0 +1,185 @@
+"""The group coordinator: every group and its offsets, kept in `__consumer_offsets`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from millrace.clock import Clock
+from millrace.config import BrokerConfig
+from millrace.coordinator.records import StateRecord
+from millrace.coordinator.runtime import Runtime
+from millrace.coordinator.timers import Timers
+from millrace.errors import Error, KafkaError
+from millrace.groups.group import Commit, Group, Topics
+from millrace.groups.offsets import CommittedOffset, TopicPartition, tombstone
+from millrace.groups.shard import SCHEMAS, GroupShard
+from millrace.replication.partitions import Partitions
+
+logger = logging.getLogger(__name__)
+
+OFFSETS_TOPIC = "__consumer_offsets"
+# From this version of OffsetCommit on a client knows that a group may be gone.
+GROUP_ID_NOT_FOUND_FROM = 9
+SIMPLE_CONSUMER_GENERATION = -1
+
+CreateTopic = Callable[[str, int, dict[str, str]], object]
+"""Creates an internal topic: name, partitions, configs."""
+
+
+class TransactionalCommit(NamedTuple):
+    """Offsets that become visible when the producer's transaction commits."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class Groups:
+    """Owned by the broker loop; not thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        topics: Topics,
+        partitions: Partitions,
+        create_topic: CreateTopic,
+        config: BrokerConfig,
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        self.topics = topics
+        self.config = config
+        self.clock = clock
+        self.timers = timers
+        self.on_loaded: list[Callable[[GroupShard], None]] = []
+        """Told of each shard whose state is there: who keeps timers starts them."""
+        self.runtime: Runtime[GroupShard] = Runtime(
+            OFFSETS_TOPIC,
+            SCHEMAS,
+            lambda index: GroupShard(index, self._loaded),
+            partitions=partitions,
+            create_topic=lambda: create_topic(
+                OFFSETS_TOPIC, config.offsets_topic_num_partitions, self._topic_configs()
+            ),
+            partition_count=config.offsets_topic_num_partitions,
+            clock=clock,
+        )
+
+    def _topic_configs(self) -> dict[str, str]:
+        return {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(self.config.offsets_topic_segment_bytes),
+        }
+
+    def _loaded(self, shard: GroupShard) -> None:
+        for tell in self.on_loaded:
+            tell(shard)
+
+    # Finding
+
+    def find(self, group_id: str) -> Group | None:
+        """A group by its id; raises when its coordinator is not ready."""
+        return self.runtime.shard_of(group_id).find(group_id)
+
+    def get(self, group_id: str) -> Group:
+        return self.runtime.shard_of(group_id).get(group_id)
+
+    def __iter__(self) -> Iterator[Group]:
+        for shard in self.runtime.shards:
+            yield from shard
+
+    # Offsets
+
+    def commit(
+        self,
+        group_id: str,
+        by: Commit,
+        offsets: Sequence[tuple[TopicPartition, CommittedOffset]],
+        transaction: TransactionalCommit | None = None,
+    ) -> None:
+        """Commit offsets, or raise what is wrong with who commits them."""
+        index = self.runtime.partition_of(group_id)
+        shard = self.runtime.shard(index)
+        self._validate_commit(shard.find(group_id), group_id, by)
+        records = [committed.record(group_id, *partition) for partition, committed in offsets]
+        if not records:
+            return
+        if transaction is None:
+            self.runtime.append(index, records)
+        else:
+            self.runtime.append(
+                index,
+                records,
+                producer_id=transaction.producer_id,
+                producer_epoch=transaction.producer_epoch,
+            )
+
+    def _validate_commit(self, group: Group | None, group_id: str, by: Commit) -> None:
+        if group is not None:
+            group.validate_commit(by)
+        elif by.generation > SIMPLE_CONSUMER_GENERATION:
+            # Members belong to a group; whoever has neither uses the log without group management.
+            if by.is_transactional or by.api_version < GROUP_ID_NOT_FOUND_FROM:
+                raise KafkaError(Error.ILLEGAL_GENERATION)
+            raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, Error]:
+        """Delete offsets of topics that nobody in the group is subscribed to; the outcome of each."""
+        shard = self.runtime.shard_of(group_id)
+        group = shard.get(group_id)
+        group.validate_delete_offsets()
+        subscribed = group.subscribed_topics() or ()
+        outcome = {
+            (topic, partition): Error.GROUP_SUBSCRIBED_TO_TOPIC if topic in subscribed else Error.NONE
+            for topic, partition in partitions
+        }
+        records = [
+            tombstone(group_id, *partition)
+            for partition, error in outcome.items()
+            if error is Error.NONE and shard.offsets.get(group_id, *partition) is not None
+        ]
+        if records:
+            self.runtime.append(shard.index, records)
+        return outcome
+
+    # Deleting and expiring
+
+    def delete(self, group_id: str) -> None:
+        """Delete a group that has no members, with its offsets."""
+
+        def decide(shard: GroupShard) -> tuple[list[StateRecord], None]:
+            group = shard.get(group_id)
+            if not group.is_empty:
+                raise KafkaError(Error.NON_EMPTY_GROUP)
+            return shard.offsets.tombstones(group_id) + group.tombstones(), None
+
+        self.runtime.write(group_id, decide)
+
+    async def expire_forever(self) -> None:
+        """Let go of offsets unused for offsets.retention.minutes, and of groups left with none."""
+        while True:
+            await asyncio.sleep(self.config.offsets_retention_check_interval_ms / 1000)
+            for shard in list(self.runtime.shards):
+                try:
+                    self.expire(shard)
+                except KafkaError as error:
+                    logger.error("offsets cannot be expired: %s; it is tried again", error)
+                await asyncio.sleep(0)
+
+    def expire(self, shard: GroupShard) -> None:
+        now_ms = self.clock.now_ms()
+        retention_ms = self.config.offsets_retention_minutes * 60_000
+        records: list[StateRecord] = []
+        for group in list(shard):
+            expired = shard.offsets.expired(group, now_ms, retention_ms)
+            records += expired
+            keeps_some = len(expired) < len(shard.offsets.of_group(group.group_id))
+            if group.is_empty and not keeps_some and not shard.offsets.has_pending(group.group_id):
+                records += group.tombstones()
+        if records:
+            self.runtime.append(shard.index, records)
