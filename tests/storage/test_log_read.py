@@ -167,6 +167,7 @@ def test_too_many_open_files_fail_one_read_and_not_the_log(open_log, make_batch,
 
     with monkeypatch.context() as patch:
         patch.setattr(type(log._disk), "open_for_append", exhausted)
+        patch.setattr(type(log._disk), "open_for_reading", exhausted)
         for action in (
             lambda: log.read(0, 100, min_one_batch=True),
             lambda: log.append(make_batch(), leader_epoch=0),
@@ -180,6 +181,21 @@ def test_too_many_open_files_fail_one_read_and_not_the_log(open_log, make_batch,
     assert offsets(log.read(0, 1, min_one_batch=True)) == [0]
     fill(log, make_batch, 1)
     assert log.log_end_offset == 26
+
+
+def test_a_file_system_that_turned_read_only_still_serves_readers(open_log, make_batch, monkeypatch):
+    log = open_log(SMALL)
+    fill(log, make_batch, 25)
+    log.abandon()
+
+    def read_only(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(type(log._disk), "open_for_append", read_only)
+    assert offsets(log.read(0, 1, min_one_batch=True)) == [0]
+    assert offsets(log.read(24, 1, min_one_batch=True)) == [24]
+    with pytest.raises(KafkaError, match="Read-only file system"):
+        log.append(make_batch(), leader_epoch=0)
 
 
 def test_an_offset_that_compaction_removed_leads_to_the_next_batch(open_log, make_batch):

@@ -104,6 +104,9 @@ class Log:
             message = f"Cannot open the log {directory}: {failure.strerror or failure}"
             raise KafkaError(Error.KAFKA_STORAGE_ERROR, message) from failure
         loaded.producers.expire(clock.now_ms() - producer_id_expiration_ms)
+        # Thousands of idle partitions must not hold a file each.
+        for segment in loaded.segments:
+            segment.release_file()
         log = cls(directory, config, clock, disk, loaded)
         log.log_start_offset = max(log_start_offset, log.log_start_offset)
         log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)

@@ -34,6 +34,7 @@ class Segment:
         "_has_torn_tail",
         "_index_interval_bytes",
         "_indexes_checked",
+        "_is_writable",
         "_max_timestamp",
         "_max_timestamp_offset",
         "_used",
@@ -72,6 +73,7 @@ class Segment:
         self._max_timestamp_offset = base_offset
         self._bytes_since_index_entry = 0
         self._file: OpenFile | None = None
+        self._is_writable = False
         self._used = False
         self._has_torn_tail = False
         self._indexes_checked = not size
@@ -82,7 +84,7 @@ class Segment:
     ) -> "Segment":
         """Start an empty segment on disk."""
         segment = cls(directory, base_offset, disk, index_interval_bytes, created_ms=created_ms)
-        segment._file = disk.open_for_append(segment.path(LOG_SUFFIX), create=True)
+        segment._open_for_append(create=True)
         return segment
 
     @classmethod
@@ -108,27 +110,35 @@ class Segment:
 
     @property
     def file(self) -> OpenFile:
-        """The open log file; opened when first needed."""
+        """The open log file; opened when first needed, and then only for reading."""
         self._used = True
         if self._file is None:
-            self._file = self._disk.open_for_append(self.path(LOG_SUFFIX))
+            self._file = self._disk.open_for_reading(self.path(LOG_SUFFIX))
+        return self._file
+
+    def _open_for_append(self, *, create: bool = False) -> OpenFile:
+        self._file = self._disk.open_for_append(self.path(LOG_SUFFIX), create=create)
+        self._is_writable = True
         return self._file
 
     def release_file(self) -> None:
         """Let go of the log file; slices in flight keep it open until they are sent."""
         self._file = None
+        self._is_writable = False
 
     def release_idle_file(self) -> None:
         """Let go of the log file unless it was used since the last call."""
         if not self._used:
-            self._file = None
+            self.release_file()
         self._used = False
 
     # Appending
 
     def append(self, buffers: Sequence[Bytes], length: int, last_offset: int, max_timestamp: int) -> None:
         """Write one batch at the end; after an OSError the segment is as it was before."""
-        file = self._file or self.file
+        file = self._file
+        if file is None or not self._is_writable:
+            file = self._open_for_append()
         if self._has_torn_tail:
             self._cut_torn_tail(file)
         try:
@@ -394,4 +404,4 @@ class Segment:
 
     def truncate_file(self) -> None:
         """Cut the file to the size accounted for."""
-        self._disk.truncate(self.file.fileno(), self.size)
+        self._disk.truncate(self._open_for_append().fileno(), self.size)
