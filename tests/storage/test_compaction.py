@@ -1,13 +1,14 @@
 """Compaction as work on segment files: what stays, what goes, and in which form."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from millrace.disk import Disk
 from millrace.storage import swap
-from millrace.storage.compaction import Compaction, Job, Pass, Source, group_segments, read_batches
+from millrace.storage.compaction import Compaction, Job, Pass, Source, read_batches
 from millrace.storage.indexes import OffsetIndex, TimeIndex
 from millrace.storage.record_filter import STAND_IN_BYTES
 from millrace.wire.compression import Codec
@@ -294,25 +295,41 @@ class TestDirtyRange:
 
 
 class TestGroups:
-    def sources(self, *sizes: int, index_size: int = 0) -> list[Source]:
-        return [Source(number * 10, size, index_size, 0) for number, size in enumerate(sizes)]
+    def fill(self, files: SegmentFiles, *keys: bytes) -> int:
+        """One record in each segment, all of the same size, which is returned."""
+        for key in keys:
+            files.segment(batch(files.next_offset, (key, b"value")))
+        return files.path(0).stat().st_size
 
-    def bases(self, files: SegmentFiles, sources: list[Source], **changes: object) -> list[list[int]]:
-        end = sources[-1].base_offset + 10
-        job = files.job(segments=sources, first_uncleanable_offset=end, **changes)
-        return [[source.base_offset for source in group] for group in group_segments(sources, job)]
+    def replaced(self, files: SegmentFiles, **changes: object) -> list[list[int]]:
+        return [replacement.replaces for replacement in Compaction(files.job(**changes)).run()]
 
     def test_small_neighbours_become_one_segment(self, files: SegmentFiles) -> None:
-        sources = self.sources(40, 60, 1, 100, 30, 30)
-        assert self.bases(files, sources, segment_bytes=100) == [[0, 10], [20], [30], [40, 50]]
+        size = self.fill(files, b"a", b"b", b"c", b"d", b"e")
+        assert self.replaced(files, segment_bytes=2 * size) == [[0, 1], [2, 3]]
 
-    def test_indexes_limit_a_group(self, files: SegmentFiles) -> None:
-        sources = self.sources(1, 1, 1, index_size=8)
-        assert self.bases(files, sources, segment_index_bytes=16) == [[0, 10], [20]]
+    def test_what_stays_counts_not_what_was(self, files: SegmentFiles) -> None:
+        size = self.fill(files, b"a", b"a", b"a", b"b", b"c")
+        assert self.replaced(files, segment_bytes=2 * size) == [[0, 1, 2, 3]]
+
+    @pytest.mark.parametrize("kind", ["index_size", "time_index_size"])
+    def test_indexes_limit_a_group(self, files: SegmentFiles, kind: str) -> None:
+        self.fill(files, b"a", b"b", b"c")
+        sources = [replace(source, **{kind: 12}) for source in files.job().segments]
+        limits = {"index_interval_bytes": 0, "segment_index_bytes": 19}
+        assert self.replaced(files, segments=sources, **limits) == [[0, 1]]
 
     def test_a_group_spans_no_more_offsets_than_an_index_can_hold(self, files: SegmentFiles) -> None:
-        sources = [Source(0, 1, 0, 0), Source(2**31 - 5, 1, 0, 0), Source(2**31 + 5, 1, 0, 0)]
-        assert self.bases(files, sources) == [[0], [2**31 - 5, 2**31 + 5]]
+        self.fill(files, b"a", b"b")
+        files.next_offset = 2**31 - 2
+        self.fill(files, b"c", b"d", b"e", b"f")
+        assert self.replaced(files) == [[0, 1, 2**31 - 2, 2**31 - 1], [2**31, 2**31 + 1]]
+
+    def test_segments_without_survivors_leave_no_empty_segment_behind(self, files: SegmentFiles) -> None:
+        size = self.fill(files, *([b"a"] * 10))
+        files.clean(segment_bytes=size)
+        assert files.bases == [0]
+        assert [header.record_count for header in files.headers()] == [1]
 
     def test_a_merged_segment_replaces_all_its_sources(self, files: SegmentFiles) -> None:
         for offset in range(5):

@@ -58,7 +58,7 @@ def test_dump_log_verifies_compacted_segments(tmp_path: Path) -> None:
         segments=sources,
         first_dirty_offset=0,
         first_uncleanable_offset=end_offset,
-        segment_bytes=2 * sources[0].size + 100_000,
+        segment_bytes=sources[0].size + 20_000,
         segment_index_bytes=10 << 20,
         index_interval_bytes=512,
         delete_retention_ms=86_400_000,
@@ -72,8 +72,7 @@ def test_dump_log_verifies_compacted_segments(tmp_path: Path) -> None:
         swap.stage(tmp_path, replacement.base_offset, Disk())
         for path in swap.put_in_place(tmp_path, replacement.base_offset, replacement.replaces, Disk()):
             path.unlink()
-    logs = sorted(tmp_path.glob("*.log"))
-    assert len(logs) == 2
+    assert 1 < len(list(tmp_path.glob("*.log"))) < SEGMENTS
     files = [path for path in sorted(tmp_path.iterdir()) if path.suffix in {".log", ".index", ".timeindex"}]
 
     dump = run_tool(

@@ -30,6 +30,14 @@ class CleanedSegment:
         self._time_index = TimeIndex(time_index_path, base_offset, disk, 0)
         self._log = self._log_path.open("xb", buffering=_WRITE_BYTES)
 
+    @property
+    def index_size(self) -> int:
+        return self._index.size
+
+    @property
+    def time_index_size(self) -> int:
+        return self._time_index.size
+
     def append(self, header: BatchHeader, batch: bytes) -> None:
         """Add a batch, and an index entry where one is due."""
         if header.max_timestamp > self._max_timestamp:

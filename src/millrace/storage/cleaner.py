@@ -230,7 +230,7 @@ def _tell(log: Log, done: Pass) -> None:
         done.records_read,
         done.records_kept,
         done.bytes_read / 1e6,
-        done.bytes_written / 1e6,
+        done.bytes_kept / 1e6,
         done.seconds,
         done.end_offset,
         "; log.cleaner.dedupe.buffer.size was too small for the rest" if done.dedupe_buffer_full else "",

@@ -19,19 +19,14 @@ from typing import Any, Self
 
 from millrace.errors import KafkaError
 from millrace.storage.cleaned_segment import CleanedSegment, remove_cleaned_files
-from millrace.storage.record_filter import LatestOffsets, Survivors, keep_latest, note_keys
-from millrace.wire.compression import Codec, compress
+from millrace.storage.rebuilt_batch import emptied, stamp_horizon, thin_out
+from millrace.storage.record_filter import LatestOffsets, keep_latest, note_keys
+from millrace.wire.compression import Codec
 from millrace.wire.records import (
-    CODEC_MASK,
-    DELETE_HORIZON_BIT,
     HEADER_BYTES,
-    NO_TIMESTAMP,
     BatchHeader,
     CorruptBatch,
-    assemble,
     check_batch,
-    encode_record,
-    iterate_records,
     payload_of,
     read_header,
 )
@@ -109,8 +104,55 @@ class Pass:
     records_read: int = 0
     records_kept: int = 0
     bytes_read: int = 0
-    bytes_written: int = 0
+    bytes_kept: int = 0
     seconds: float = 0.0
+
+
+class Group:
+    """Neighbouring segments on their way into one."""
+
+    def __init__(self, directory: Path, first: Source, index_interval_bytes: int) -> None:
+        self.sources: list[Source] = []
+        self.cleaned = CleanedSegment(directory, first.base_offset, index_interval_bytes)
+        self._base_offset = first.base_offset
+        self._changed = False
+        # The last batch, where all its records went: it stays, empty, unless another one follows.
+        self._dropped: tuple[BatchHeader, bytes] | None = None
+
+    def has_room_for(self, source: Source, end_offset: int, job: Job) -> bool:
+        """Whether a segment fits in as well, even if all of it stays."""
+        cleaned = self.cleaned
+        return (
+            cleaned.size + source.size <= job.segment_bytes
+            and cleaned.index_size + source.index_size <= job.segment_index_bytes
+            and cleaned.time_index_size + source.time_index_size <= job.segment_index_bytes
+            and end_offset - 1 - self._base_offset <= MAX_RELATIVE_OFFSET
+        )
+
+    def add(self, header: BatchHeader, batch: bytes, kept: bytes | None) -> None:
+        """Take over what was kept of the next batch."""
+        self._changed = self._changed or self._dropped is not None
+        self._dropped = None
+        if kept is None:
+            self._dropped = header, batch
+        elif kept is batch:
+            self.cleaned.append(header, batch)
+        else:
+            self._changed = True
+            self.cleaned.append(read_header(kept), kept)
+
+    def finish(self, modified_ns: int) -> Replacement | None:
+        """Complete the files; None, and no files, where they would hold what is there already."""
+        if self._dropped is not None:
+            # The last batch shows where the new segment's offsets end. After a crash that tells which
+            # segments it replaces, and the log's last offset survives even when its record does not.
+            header, batch = self._dropped
+            self.add(header, batch, emptied(header, batch))
+        if len(self.sources) == 1 and not self._changed:
+            self.cleaned.discard()
+            return None
+        self.cleaned.seal(modified_ns)
+        return Replacement(self._base_offset, [source.base_offset for source in self.sources])
 
 
 class Compaction:
@@ -132,12 +174,15 @@ class Compaction:
         """Clean, yielding each replacement as its files are complete and synced."""
         remove_cleaned_files(self._directory)
         self._map_dirty_keys()
-        reached = [source for source in self._job.segments if source.base_offset < self.done.end_offset]
-        for group in group_segments(reached, self._job):
-            replacement = self._clean_group(group)
+        number = 0
+        while number < len(self._job.segments) and self._is_reached(number):
+            replacement, number = self._clean_group(number)
             if replacement is not None:
                 yield replacement
         self.done.seconds = time.monotonic() - self._started
+
+    def _is_reached(self, number: int) -> bool:
+        return self._job.segments[number].base_offset < self.done.end_offset
 
     def _map_dirty_keys(self) -> None:
         """Map keys from the first dirty offset on, until the range ends or the map is full."""
@@ -166,57 +211,53 @@ class Compaction:
             payload = payload_of(batch, header)
             note_keys(payload, header.record_count, header.base_offset, self._latest_offsets)
 
-    def _clean_group(self, group: list[Source]) -> Replacement | None:
-        cleaned = CleanedSegment(self._directory, group[0].base_offset, self._job.index_interval_bytes)
-        try:
-            last = [source for source in group if source.size][-1:]
-            changed = [self._clean_segment(source, cleaned, is_last=source in last) for source in group]
-            if changed == [False]:
-                cleaned.discard()
-                return None
-            cleaned.seal(modified_ns=self._path_of(group[-1]).stat().st_mtime_ns)
-        except BaseException:
-            cleaned.discard()
-            raise
-        return Replacement(group[0].base_offset, [source.base_offset for source in group])
+    def _clean_group(self, number: int) -> tuple[Replacement | None, int]:
+        """Clean the segment at a place in the job, and its successors as long as they fit in.
 
-    def _clean_segment(self, source: Source, cleaned: CleanedSegment, *, is_last: bool) -> bool:
-        """Copy what stays of a segment, and tell whether anything went."""
-        done = self.done
-        changed = False
-        position = 0
+        Returns their replacement, if they need one, and the place of the next segment.
+        """
+        job = self._job
+        group = Group(self._directory, job.segments[number], job.index_interval_bytes)
+        try:
+            while not group.sources or (
+                number < len(job.segments)
+                and self._is_reached(number)
+                and group.has_room_for(job.segments[number], job.end_offset_of(number), job)
+            ):
+                self._clean_segment(job.segments[number], group)
+                number += 1
+            return group.finish(self._path_of(group.sources[-1]).stat().st_mtime_ns), number
+        except BaseException:
+            group.cleaned.discard()
+            raise
+
+    def _clean_segment(self, source: Source, group: Group) -> None:
+        group.sources.append(source)
         for header, batch in self._batches_of(source):
-            position += len(batch)
-            # The last batch shows where the new segment's offsets end. After a crash that tells which
-            # segments it replaces, and the log's last offset survives even when its record does not.
-            must_stay = (is_last and position == source.size) or self._ends_a_producer(header)
-            kept = self._clean_batch(header, batch, must_stay=must_stay)
-            done.records_read += header.record_count
-            done.bytes_read += len(batch)
-            changed = changed or kept is not batch
-            if kept is None:
-                continue
-            if kept is not batch:
-                header = read_header(kept)
-            cleaned.append(header, kept)
-            done.records_kept += header.record_count
-            done.bytes_written += len(kept)
-            self._throttle(len(kept))
-        return changed
+            kept = self._clean_batch(header, batch)
+            group.add(header, batch, kept)
+            self.done.records_read += header.record_count
+            self.done.bytes_read += len(batch)
+            if kept is not None:
+                self.done.bytes_kept += len(kept)
+                self._throttle(len(kept))
 
     def _ends_a_producer(self, header: BatchHeader) -> bool:
         """Whether an active producer's sequence number is known from this batch only."""
         return self._last_offset_of_producer.get(header.producer_id) == header.last_offset
 
-    def _clean_batch(self, header: BatchHeader, batch: bytes, *, must_stay: bool) -> bytes | None:
+    def _clean_batch(self, header: BatchHeader, batch: bytes) -> bytes | None:
         """The batch as it stays in the log, the very same object when nothing in it goes."""
         # Transactions: markers stay for now, and so do the records of aborted transactions.
         if header.is_control or header.base_offset >= self.done.end_offset:
+            self.done.records_kept += header.record_count
             return batch
-        if not header.record_count:
-            return batch if must_stay else None
-        if self._is_superseded(header):
-            return empty_batch(header) if must_stay else None
+        kept = None if self._is_superseded(header) else self._thinned(header, batch)
+        if kept is None and self._ends_a_producer(header):
+            return emptied(header, batch)
+        return kept
+
+    def _thinned(self, header: BatchHeader, batch: bytes) -> bytes | None:
         horizon_ms = header.delete_horizon_ms
         survivors = keep_latest(
             payload_of(batch, header),
@@ -225,8 +266,9 @@ class Compaction:
             self._latest_offsets,
             drop_tombstones=horizon_ms is not None and horizon_ms <= self._job.now_ms,
         )
+        self.done.records_kept += survivors.count
         if not survivors.count:
-            return empty_batch(header) if must_stay else None
+            return None
         if survivors.has_tombstones and horizon_ms is None:
             horizon_ms = self._job.now_ms + self._job.delete_retention_ms
             return stamp_horizon(thin_out(header, survivors, Codec.NONE), header.codec, horizon_ms)
@@ -261,26 +303,6 @@ class Compaction:
         return self._directory / f"{source.base_offset:020d}.log"
 
 
-def group_segments(sources: list[Source], job: Job) -> list[list[Source]]:
-    """Neighbours that fit into one segment together, in its bytes and its indexes, become one."""
-    groups: list[list[Source]] = []
-    room = index_room = time_index_room = 0
-    for number, source in enumerate(sources):
-        last_offset = job.end_offset_of(number) - 1
-        room -= source.size
-        index_room -= source.index_size
-        time_index_room -= source.time_index_size
-        fits = min(room, index_room, time_index_room) >= 0
-        if groups and fits and last_offset - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET:
-            groups[-1].append(source)
-            continue
-        groups.append([source])
-        room = job.segment_bytes - source.size
-        index_room = job.segment_index_bytes - source.index_size
-        time_index_room = job.segment_index_bytes - source.time_index_size
-    return groups
-
-
 def read_batches(path: Path, size: int) -> Iterator[tuple[BatchHeader, bytes]]:
     """Every batch in the first `size` bytes of a segment, checked."""
     with path.open("rb", buffering=0) as file:
@@ -303,45 +325,6 @@ def read_batches(path: Path, size: int) -> Iterator[tuple[BatchHeader, bytes]]:
             if start == 0 and (wanted <= len(chunk) or position + wanted > size):
                 raise CorruptBatch(f"no whole batch at position {position}")
             position += start
-
-
-def thin_out(header: BatchHeader, survivors: Survivors, codec: Codec) -> bytes:
-    """A batch of only the surviving records; they keep their bytes, so the base timestamp stays too."""
-    max_timestamp = header.max_timestamp
-    if not header.is_log_append_time:
-        max_timestamp = header.base_timestamp + survivors.max_timestamp_delta
-    thinned = header._replace(
-        attributes=header.attributes & ~CODEC_MASK | codec,
-        max_timestamp=max_timestamp,
-        record_count=survivors.count,
-    )
-    return assemble(thinned, compress(codec, b"".join(survivors.runs)))
-
-
-def stamp_horizon(batch: bytes, codec: Codec, horizon_ms: int) -> bytes:
-    """Write into an uncompressed batch when its tombstones may go: the base timestamp holds it."""
-    header = read_header(batch)
-    payload = b"".join(
-        encode_record(
-            record.offset - header.base_offset,
-            record.timestamp - horizon_ms,
-            record.key,
-            record.value,
-            record.headers,
-        )
-        for record in iterate_records(batch)
-    )
-    stamped = header._replace(
-        attributes=header.attributes & ~CODEC_MASK | codec | DELETE_HORIZON_BIT, base_timestamp=horizon_ms
-    )
-    return assemble(stamped, compress(codec, payload))
-
-
-def empty_batch(header: BatchHeader) -> bytes:
-    """A batch without records that still holds its offsets and its producer's sequence numbers."""
-    attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
-    emptied = header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0)
-    return assemble(emptied, b"")
 
 
 def _answer(kind: str, content: Any) -> None:

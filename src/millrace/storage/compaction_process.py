@@ -5,6 +5,7 @@ import json
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any, Self
 
 from millrace.storage.compaction import Job, Pass, Replacement
@@ -41,6 +42,10 @@ class CompactionProcess:
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with suppress(ConnectionError):
+            await self._process.stdin.wait_closed()
 
     async def replacements(self) -> AsyncIterator[Replacement]:
         """Each finished segment; asking for the next lets the process go on."""
