@@ -288,7 +288,7 @@ def _bind_trouble(listener: Listener, error: OSError) -> str:
 
 def _data_dir_trouble(path: str, error: OSError) -> str:
     if isinstance(error, LogDirInUse):
-        return str(error.strerror)
+        return str(error)
     if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
         return f"cannot write to the data directory {path}: {error.strerror}; choose another (log.dirs)"
     if error.errno == errno.ENOSPC:
