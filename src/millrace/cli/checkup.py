@@ -1,5 +1,6 @@
 """What `millrace doctor` looks at, one function per thing."""
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -114,16 +115,21 @@ def check_port(port: int) -> Finding:
 
 def port_owner(port: int) -> str | None:
     """Who listens on a port, as far as /proc tells."""
-    inodes = set(_listening_sockets(port))
-    for process in Path("/proc").glob("[0-9]*") if inodes else ():
-        try:
-            held = {str(handle.readlink()) for handle in (process / "fd").iterdir()}
-            if held & {f"socket:[{inode}]" for inode in inodes}:
-                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                return f"pid {process.name}: {command.strip()[:60]}"
-        except OSError:
-            continue
+    sockets = {f"socket:[{inode}]" for inode in _listening_sockets(port)}
+    for process in Path("/proc").glob("[0-9]*") if sockets else ():
+        # Processes end while we look, and those of others may not be looked at.
+        with contextlib.suppress(OSError):
+            if sockets.isdisjoint(_open_handles(process)):
+                continue
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            return f"pid {process.name}: {command.strip()[:60]}"
     return None
+
+
+def _open_handles(process: Path) -> Iterator[str]:
+    for handle in (process / "fd").iterdir():
+        with contextlib.suppress(OSError):
+            yield str(handle.readlink())
 
 
 def _listening_sockets(port: int) -> Iterator[str]:

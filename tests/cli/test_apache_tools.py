@@ -1,0 +1,106 @@
+"""Our commands and Apache's own tools print the same about the same broker and files."""
+
+import json
+
+import pytest
+
+from millrace.testing import Broker
+from millrace.testing.apache_kafka import run_tool
+from millrace.testing.jars import JarsUnavailable, apache_kafka_classpath, java
+
+from .conftest import Run
+
+pytestmark = pytest.mark.java
+
+TOOLS = "org.apache.kafka.tools"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def java_and_jars() -> None:
+    """Skip, saying why, where there is no Java, or no network to fetch the jars from the first time."""
+    try:
+        java()
+        apache_kafka_classpath()
+    except JarsUnavailable as missing:
+        pytest.skip(str(missing))
+
+
+def apache(broker: Broker | None, tool: str, *arguments: object) -> str:
+    server = ["--bootstrap-server", broker.bootstrap] if broker else []
+    result = run_tool(tool, [*server, *map(str, arguments)])
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def sorted_configs(described: str) -> str:
+    """Apache's tool lists a topic's settings in the order of a hash map."""
+    head, marker, configs = described.partition("Configs: ")
+    first, newline, rest = configs.partition("\n")
+    return head + marker + ",".join(sorted(first.split(","))) + newline + rest
+
+
+def test_topics_are_described_alike(run: Run, broker: Broker, topic: str) -> None:
+    settings = ("--config", "retention.ms=1000", "--config", "segment.bytes=2000000")
+    run("topics", "--create", "--topic", topic, "--partitions", 3, *settings)
+    asked = ("--describe", "--topic", topic)
+    ours = run("topics", *asked).stdout
+    assert sorted_configs(ours) == sorted_configs(apache(broker, f"{TOOLS}.TopicCommand", *asked))
+
+
+def test_offsets_are_told_alike(run: Run, broker: Broker, produced: str) -> None:
+    asked = ("--topic-partitions", f"{produced}:0,{produced}:1-")
+    assert run("get-offsets", *asked).stdout == apache(broker, f"{TOOLS}.GetOffsetShell", *asked)
+
+
+def test_configs_are_described_alike(run: Run, broker: Broker, topic: str) -> None:
+    run("topics", "--create", "--topic", topic, "--config", "cleanup.policy=compact")
+    for asked in (("--topic", topic, "--all"), ("--broker", 1, "--all"), ("--broker-defaults",)):
+        theirs = apache(broker, "kafka.admin.ConfigCommand", "--describe", *asked)
+        assert run("configs", "--describe", *asked).stdout == theirs
+
+
+def test_log_directories_are_told_alike(run: Run, broker: Broker, produced: str) -> None:
+    asked = ("--describe", "--topic-list", produced)
+    ours = run("log-dirs", *asked).stdout.splitlines()
+    theirs = apache(broker, f"{TOOLS}.LogDirsCommand", *asked).splitlines()
+    assert ours[:2] == theirs[:2]
+    assert partitions(ours[2]) == partitions(theirs[2])
+
+
+def partitions(document: str) -> dict[str, object]:
+    (log_dir,) = json.loads(document)["brokers"][0]["logDirs"]
+    return {partition.pop("partition"): partition for partition in log_dir["partitions"]}
+
+
+def test_records_are_printed_alike(run: Run, broker: Broker, topic: str) -> None:
+    run("topics", "--create", "--topic", topic)
+    parse = ("--property", "parse.key=true", "--property", "parse.headers=true")
+    run("console-producer", "--topic", topic, *parse, input="h:x,i:y\tk\tv\nj:\t\t\n")
+    names = ("timestamp", "partition", "offset", "headers", "key")
+    printed = [word for name in names for word in ("--formatter-property", f"print.{name}=true")]
+    asked = ("--topic", topic, "--partition", 0, "--offset", 0, "--max-messages", 2, *printed)
+    theirs = apache(broker, f"{TOOLS}.consumer.ConsoleConsumer", *asked)
+    assert run("console-consumer", *asked).stdout == theirs
+
+
+def test_segments_are_dumped_alike(run: Run, broker: Broker, topic: str) -> None:
+    run("topics", "--create", "--topic", topic, "--config", "segment.bytes=1048576")
+    run(
+        *(
+            "producer-perf-test",
+            "--topic",
+            topic,
+            "--num-records",
+            2500,
+            "--record-size",
+            1000,
+            "--throughput",
+        ),
+        *(-1, "--producer-props", "enable.idempotence=true", "batch.size=16384", "compression.type=lz4"),
+    )
+    run("console-producer", "--topic", topic, "--property", "parse.key=true", input="key\tvalue\n")
+    directory = broker.data_dir / f"{topic}-0"
+    files = ",".join(str(file) for file in sorted(directory.glob("0*.*")) if file.stat().st_size)
+    for options in (("--print-data-log",), ("--deep-iteration", "--skip-record-metadata"), ()):
+        asked = ("--files", files, *options)
+        assert run("dump-log", *asked).stdout == apache(None, f"{TOOLS}.DumpLogSegments", *asked)

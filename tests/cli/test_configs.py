@@ -1,0 +1,88 @@
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run
+
+
+def test_a_topics_settings_are_changed_shown_and_taken_back(run: Run, topic: str) -> None:
+    run("topics", "--create", "--topic", topic)
+    added = "retention.ms=5000,cleanup.policy=[compact,delete]"
+    changed = run(
+        "configs", "--alter", "--entity-type", "topics", "--entity-name", topic, "--add-config", added
+    )
+    synonyms = "DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, DEFAULT_CONFIG:log.cleanup.policy=delete"
+    assert changed.stdout == f"Completed updating config for topic {topic}.\n"
+    assert run("configs", "--describe", "--topic", topic).stdout.splitlines() == [
+        f"Dynamic configs for topic {topic} are:",
+        f"  cleanup.policy=compact,delete sensitive=false synonyms={{{synonyms}}}",
+        "  retention.ms=5000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=5000}",
+    ]
+    run("configs", "--alter", "--topic", topic, "--delete-config", "retention.ms,cleanup.policy")
+    assert (
+        run("configs", "--describe", "--topic", topic).stdout == f"Dynamic configs for topic {topic} are:\n"
+    )
+
+
+def test_all_settings_of_a_topic_are_shown_in_order(run: Run, topic: str) -> None:
+    run("topics", "--create", "--topic", topic)
+    heading, *lines = run("configs", "--describe", "--topic", topic, "--all").stdout.splitlines()
+    assert heading == f"All configs for topic {topic} are:"
+    assert lines == sorted(lines)
+    assert any(line.startswith("  segment.bytes=1073741824 sensitive=false ") for line in lines)
+
+
+def test_settings_come_from_a_file_too(run: Run, topic: str, tmp_path: Path) -> None:
+    run("topics", "--create", "--topic", topic)
+    file = tmp_path / "added.properties"
+    file.write_text("retention.ms=7000\n")
+    run("configs", "--alter", "--topic", topic, "--add-config-file", file)
+    assert "  retention.ms=7000 " in run("configs", "--describe", "--topic", topic).stdout
+
+
+def test_a_brokers_settings_and_the_defaults_of_all(run: Run) -> None:
+    run("configs", "--alter", "--broker-defaults", "--add-config", "log.cleaner.backoff.ms=9000")
+    run("configs", "--alter", "--broker", 1, "--add-config", "log.cleaner.backoff.ms=8000")
+    defaults = run("configs", "--describe", "--entity-type", "brokers", "--entity-default").stdout
+    assert defaults.startswith(
+        "Default configs for brokers in the cluster are:\n  log.cleaner.backoff.ms=9000 "
+    )
+    both = run("configs", "--describe", "--entity-type", "brokers").stdout
+    assert (
+        "Dynamic configs for broker 1 are:\n  log.cleaner.backoff.ms=8000 sensitive=false synonyms={" in both
+    )
+    assert "DYNAMIC_BROKER_CONFIG:log.cleaner.backoff.ms=8000, DYNAMIC_DEFAULT_BROKER_CONFIG:" in both
+    for entity in (("--broker", 1), ("--broker-defaults",)):
+        run("configs", "--alter", *entity, "--delete-config", "log.cleaner.backoff.ms")
+    assert run("configs", "--describe", "--broker", 1).stdout == "Dynamic configs for broker 1 are:\n"
+
+
+@pytest.mark.parametrize(("kind", "name"), [("topic", "missing"), ("broker", "7")])
+def test_what_does_not_exist_has_no_settings(run: Run, kind: str, name: str) -> None:
+    told = run("configs", "--describe", f"--{kind}", name).stdout
+    assert told == f"The {kind} '{name}' doesn't exist and doesn't have dynamic config.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--describe",), "say whose settings"),
+        ((), "say exactly one of --describe and --alter"),
+        (("--describe", "--entity-type", "users"), "settings of users are not supported yet"),
+        (("--describe", "--entity-type", "foo"), "Invalid entity type foo"),
+        (("--describe", "--broker", "one"), "'one' is not a broker's number"),
+        (("--alter", "--topic", "t"), "--alter needs --add-config"),
+        (("--alter", "--entity-type", "topics", "--add-config", "a=b"), "--alter needs --entity-name"),
+        (("--alter", "--topic", "t", "--add-config", "a"), "write key=value"),
+        (("--alter", "--topic", "missing", "--add-config", "retention.ms=5"), "missing"),
+        (("--describe", "--entity-type", "topics", "--entity-default"), "topics have no defaults"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(run: Run, arguments: tuple[object, ...], message: str) -> None:
+    assert message in run("configs", *arguments, fails=True).stderr
+
+
+def test_a_wrong_value_is_refused_in_the_brokers_words(run: Run, topic: str) -> None:
+    run("topics", "--create", "--topic", topic)
+    result = run("configs", "--alter", "--topic", topic, "--add-config", "segment.bytes=many", fails=True)
+    assert "segment.bytes" in result.stderr

@@ -1,0 +1,78 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from millrace.cli import checkup
+from millrace.cli.checkup import Finding, Verdict
+from millrace.testing import Broker, free_port
+
+from .conftest import Run
+
+
+def test_every_thing_has_a_line(run_alone: Run, tmp_path: Path) -> None:
+    result = run_alone("doctor", "--data-dir", tmp_path, "--port", free_port())
+    for what in ("Python", "Java", "uvloop", "port", "open files", "data dir", "disk space", "memory"):
+        assert what in result.stdout
+
+
+def test_a_port_in_use_is_a_warning_that_names_its_owner(broker: Broker) -> None:
+    finding = checkup.check_port(broker.port)
+    assert finding.verdict is Verdict.WARN
+    if Path("/proc/net/tcp").exists():
+        assert f"in use by pid {os.getpid()}" in finding.state
+
+
+def test_a_failure_makes_the_exit_code_1(run_alone: Run, tmp_path: Path) -> None:
+    not_a_directory = tmp_path / "file"
+    not_a_directory.touch()
+    result = run_alone("doctor", "--data-dir", not_a_directory / "data")
+    assert result.exit_code == 1
+    assert "cannot be written" in result.stdout
+    assert "choose another with --data-dir" in result.stdout
+    assert "to mend before a broker can run" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("limit", "verdict"), [(100, Verdict.FAIL), (4096, Verdict.WARN), (65536, Verdict.OK)]
+)
+def test_file_limits_are_judged(monkeypatch: pytest.MonkeyPatch, limit: int, verdict: Verdict) -> None:
+    monkeypatch.setattr(checkup.resource, "getrlimit", lambda _: (limit, limit))
+    finding = checkup.check_open_files()
+    assert finding.verdict is verdict
+    assert ("ulimit -n" in finding.remedy) == (verdict is not Verdict.OK)
+
+
+def test_java_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup.shutil, "which", lambda *_, **__: None)
+    finding = checkup.check_java()
+    assert finding.verdict is Verdict.WARN
+    assert "JAVA_HOME" in finding.remedy
+
+
+def test_an_old_java_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    launcher = tmp_path / "java"
+    launcher.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    launcher.chmod(0o755)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert checkup.check_java().verdict is Verdict.WARN
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict"), [("ext4", Verdict.OK), ("nfs4", Verdict.WARN), ("tmpfs", Verdict.WARN)]
+)
+def test_file_systems_are_judged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, verdict: Verdict
+) -> None:
+    monkeypatch.setattr(checkup, "file_system", lambda _: kind)
+    findings = {finding.what: finding for finding in checkup.check_data_dir(tmp_path)}
+    assert findings["file system"].verdict is verdict
+
+
+def test_a_missing_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup, "PACKAGES", ("no-such-package",))
+    monkeypatch.setattr(checkup, "OPTIONAL_PACKAGES", ())
+    assert list(checkup.check_packages()) == [
+        Finding(Verdict.FAIL, "no-such-package", "not installed", "pip install no-such-package")
+    ]

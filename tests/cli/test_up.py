@@ -1,0 +1,126 @@
+"""Brokers in processes of their own, as users start them."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from millrace.testing import Broker
+
+from .conftest import Run
+
+READY = re.compile(r"address\s+(\S+:\d+)")
+
+
+@contextmanager
+def started(*arguments: object, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A `millrace` process, and what it had printed when it was ready."""
+    command = [sys.executable, "-m", "millrace", *map(str, arguments)]
+    process = subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        banner = ""
+        for line in process.stdout:
+            banner += line
+            if "Ctrl-C" in line:
+                break
+        yield process, banner
+    finally:
+        process.kill()
+        process.wait()
+
+
+def address(banner: str) -> str:
+    found = READY.search(banner)
+    assert found, banner
+    return found[1]
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_up_says_where_it_is_and_stops_cleanly(run_alone: Run, tmp_path: Path, stop: signal.Signals) -> None:
+    with started("up", "--port", 0, "--set", "num.partitions=3", cwd=tmp_path) as (process, banner):
+        assert str(tmp_path / "millrace-data") in banner
+        assert re.search(rf"pid\s+{process.pid}", banner)
+        assert re.search(r"topics\s+0", banner)
+        created = run_alone("topics", "--bootstrap-server", address(banner), "--create", "--topic", "t")
+        assert created.stdout == "Created topic t.\n"
+        process.send_signal(stop)
+        out, err = process.communicate(timeout=10)
+        assert process.returncode == 0
+        assert out == "stopped\n"
+        assert err == ""
+    assert (tmp_path / "millrace-data" / "t-2").is_dir()
+
+
+def test_a_broker_stays_small(tmp_path: Path) -> None:
+    with started("up", "--port", 0, cwd=tmp_path) as (process, _):
+        status = Path(f"/proc/{process.pid}/status")
+        if not status.exists():
+            pytest.skip("needs /proc")
+        resident = re.search(r"VmRSS:\s+(\d+) kB", status.read_text())
+        assert resident
+        assert int(resident[1]) < 38 * 1024
+
+
+def test_a_kafka_properties_file_runs_as_it_is(run_alone: Run, tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        f"broker.id=7\nport=9092\nlog.dir={tmp_path}/kafka-logs\nzookeeper.connect=localhost:2181\n"
+    )
+    override = ("--override", "listeners=PLAINTEXT://127.0.0.1:0")
+    with started("broker", file, *override, cwd=tmp_path) as (process, banner):
+        told = run_alone("broker-api-versions", "--bootstrap-server", address(banner)).stdout
+        assert "(id: 7 rack: null" in told
+        process.terminate()
+        assert process.wait(10) == 0
+    assert (tmp_path / "kafka-logs" / "meta.properties").exists()
+
+
+def test_a_port_in_use_is_said_with_a_remedy(run_alone: Run, broker: Broker, tmp_path: Path) -> None:
+    result = run_alone("up", "--port", broker.port, "--data-dir", tmp_path / "data")
+    assert result.exit_code == 1
+    assert result.stderr == f"error: port {broker.port} is in use; stop the other broker or pass --port\n"
+
+
+def test_a_data_directory_in_use_is_refused(run_alone: Run, broker: Broker) -> None:
+    result = run_alone("up", "--port", 0, "--data-dir", broker.data_dir)
+    assert result.exit_code == 1
+    assert str(broker.data_dir) in result.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_data_directory_that_cannot_be_written_is_refused(run_alone: Run) -> None:
+    assert (
+        "cannot write to the data directory"
+        in run_alone("up", "--port", 0, "--data-dir", "/proc/data").stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("up", "--set", "num.partitions=many"), "num.partitions"),
+        (("up", "--set", "num.partitions"), "--set num.partitions: write it as key=value"),
+        (("broker",), "Missing argument"),
+        (("broker", "/missing.properties"), "cannot read /missing.properties: No such file"),
+        (("broker", "-daemon", "server.properties"), "the broker stays in the foreground"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(run_alone: Run, arguments: tuple[str, ...], message: str) -> None:
+    result = run_alone(*arguments)
+    assert result.exit_code == 1
+    assert message in result.stderr
+
+
+def test_a_broker_is_ready_soon(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with started("up", "--port", 0, cwd=tmp_path):
+        # Generous: other work may run on this machine too.
+        assert time.monotonic() - began < 2
