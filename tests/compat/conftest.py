@@ -35,7 +35,7 @@ def topic() -> str:
 
 @pytest.fixture(scope="session")
 def _session_admin(broker: Broker) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.bootstrap})
+    return AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 2})
 
 
 @pytest.fixture
