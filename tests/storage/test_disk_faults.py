@@ -126,3 +126,23 @@ def test_a_failed_fsync_leaves_the_recovery_point(open_log, make_batch, disk):
     assert log.recovery_point == 0
     log.flush()
     assert log.recovery_point == 1
+
+
+def test_an_append_to_a_reopened_log_fails_before_it_writes(open_log, make_batch, disk, monkeypatch):
+    log = open_log()
+    log.append(make_batch(), leader_epoch=0)
+    log.close()
+    log = open_log(clean=True)
+    size = log.segments[0].path(".log").stat().st_size
+
+    def exhausted(*_, **__):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    for function in ("open_for_append", "open_for_reading"):
+        with monkeypatch.context() as patch:
+            patch.setattr(type(disk), function, exhausted)
+            fails(lambda: log.append(make_batch(), leader_epoch=0))
+        log.abandon()
+    assert log.segments[0].path(".log").stat().st_size == size
+    assert log.append(make_batch(), leader_epoch=0).base_offset == 1
+    assert stored_offsets(log) == [0, 1]

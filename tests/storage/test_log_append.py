@@ -134,6 +134,15 @@ def test_offsets_beyond_the_index_range_roll(open_log, make_batch):
     assert [segment.base_offset for segment in log.segments] == [0, MAX_RELATIVE_OFFSET + 1]
 
 
+def test_an_empty_segment_does_not_roll(open_log, make_batch):
+    log = open_log(LogConfig(segment_index_bytes=4))
+    log.roll()
+    assert len(log.segments) == 1
+    for _ in range(3):
+        log.append(make_batch(), leader_epoch=0)
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 2]
+
+
 def test_a_config_change_holds_from_the_next_append_on(open_log, make_batch):
     log = open_log()
     log.append(make_batch(), leader_epoch=0)

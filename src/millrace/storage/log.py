@@ -4,10 +4,10 @@ import logging
 import random
 import shutil
 import struct
-import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,8 @@ from millrace.storage import retention, swap, timestamps
 from millrace.storage.file_slice import FileSlice
 from millrace.storage.flush import Flush
 from millrace.storage.indexes import TimeIndex
-from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX, snapshot_path, write_snapshot
+from millrace.storage.log_dir import doomed_path
+from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX, Snapshots
 from millrace.storage.producer_state import Producer
 from millrace.storage.recovery import LoadedLog, Loader
 from millrace.storage.segment import (
@@ -35,7 +36,6 @@ from millrace.wire.records import MAGIC_POSITION, NO_PRODUCER_ID, NO_TIMESTAMP
 logger = logging.getLogger(__name__)
 
 PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
-DELETED_DIRECTORY_SUFFIX = "-delete"
 # Behind this much log a flush also keeps the producers, so that a recovery need not replay more.
 _SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
 _REMEMBERED_READ_POSITIONS = 32
@@ -71,8 +71,8 @@ class Log:
         "_roll_jitter_ms",
         "_rules",
         "_sealed_bytes",
-        "_snapshot_offset",
         "_snapshot_size",
+        "_snapshots",
         "directory",
         "log_end_offset",
         "log_start_offset",
@@ -130,7 +130,7 @@ class Log:
         self._leader_epochs = loaded.leader_epochs
         self._producers = loaded.producers
         self._producer_id_expiration_ms = PRODUCER_ID_EXPIRATION_MS
-        self._snapshot_offset = loaded.snapshot_offset
+        self._snapshots = Snapshots(directory, disk, loaded.snapshot_offset)
         self._snapshot_size = self.size
         self._quiet_until = 0.0
         # Offset to segment and position, for the offsets where recent reads ended.
@@ -227,8 +227,10 @@ class Log:
         return self._active
 
     def roll(self) -> None:
-        """Seal the active segment and start the next one."""
+        """Seal the active segment and start the next one; an empty segment is left as it is."""
         sealed = self._active
+        if not sealed.size:
+            return
         now_ms = self._clock.now_ms()
         interval = self._config.index_interval_bytes
         # First what may fail; until it has succeeded nothing has changed.
@@ -248,19 +250,11 @@ class Log:
             logger.warning("%s: cannot write an index: %s; it will be rebuilt", self.directory, failure)
 
     def _take_snapshot(self) -> None:
-        """Keep the producers as of the log's end; of snapshots that are no segment's, the newest stays."""
-        offset = self.log_end_offset
-        if offset in (self._snapshot_offset, self.segments[0].base_offset):
-            return
-        try:
-            write_snapshot(self.directory, offset, self._producers, self._disk)
-        except OSError as failure:
-            logger.warning("%s: cannot keep the producers' state: %s", self.directory, failure)
-            return
-        previous, self._snapshot_offset = self._snapshot_offset, offset
+        """Keep the producers as of the log's end."""
+        bases = [segment.base_offset for segment in self.segments]
+        if self.log_end_offset > bases[0]:
+            self._snapshots.take(self.log_end_offset, self._producers, keep=bases)
         self._snapshot_size = self.size
-        if previous >= 0 and not any(segment.base_offset == previous for segment in self.segments):
-            self._disk.remove(snapshot_path(self.directory, previous))
 
     # Reading
 
@@ -318,7 +312,7 @@ class Log:
         return None
 
     def _segment_number(self, offset: int) -> int:
-        return max(bisect_right(self.segments, offset, key=_base_offset) - 1, 0)
+        return max(bisect_right(self.segments, offset, key=attrgetter("base_offset")) - 1, 0)
 
     def _end_of(self, segment: Segment, up_to: int) -> tuple[int, int]:
         """Where a read in a segment ends at most, and the offset that follows."""
@@ -494,16 +488,10 @@ class Log:
     def delete(self) -> Callable[[], None]:
         """Take the log out of the way by renaming its directory; returns the slow rest, for a thread."""
         self.abandon()
-        unique = f".{uuid.uuid4().hex}{DELETED_DIRECTORY_SUFFIX}"
-        # File names end at 255 bytes.
-        doomed = self.directory.with_name(self.directory.name[: 255 - len(unique)] + unique)
+        doomed = doomed_path(self.directory)
         with self._storing("delete"):
             self._disk.rename(self.directory, doomed)
         return lambda: shutil.rmtree(doomed, ignore_errors=True)
-
-
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset
 
 
 def _pick_jitter(config: LogConfig) -> int:

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import re
+import uuid
 from collections.abc import Mapping, Set
 from pathlib import Path
 
@@ -147,6 +148,13 @@ class LogDir:
         """Say that every log was closed, so that the next start need not check them."""
         content = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":"))
         self.disk.replace(self.path / CLEAN_SHUTDOWN_FILE, content.encode())
+
+
+def doomed_path(directory: Path) -> Path:
+    """A new name for a partition directory that is about to be removed."""
+    unique = f".{uuid.uuid4().hex}{_DOOMED_SUFFIX}"
+    # File names end at 255 bytes.
+    return directory.with_name(directory.name[: 255 - len(unique)] + unique)
 
 
 def _take_lock(path: Path) -> int:

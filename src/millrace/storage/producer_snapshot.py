@@ -2,6 +2,7 @@
 
 import logging
 import struct
+from collections.abc import Collection
 from pathlib import Path
 
 from millrace.disk import Disk
@@ -87,11 +88,6 @@ def _producer(entry: tuple[int, ...]) -> Producer:
     return producer
 
 
-def write_snapshot(directory: Path, offset: int, producers: ProducerStates, disk: Disk) -> None:
-    """Keep the producers as of an offset; not forced to disk, as the checksum tells a torn one."""
-    disk.replace(snapshot_path(directory, offset), encode_snapshot(producers), durable=False)
-
-
 def read_snapshot(directory: Path, offset: int) -> ProducerStates | None:
     """The producers as of an offset; None, with a log line, where the file is unusable."""
     path = snapshot_path(directory, offset)
@@ -100,3 +96,32 @@ def read_snapshot(directory: Path, offset: int) -> ProducerStates | None:
     except (CorruptSnapshot, OSError) as fault:
         logger.warning("%s: snapshot ignored: %s", path, fault)
         return None
+
+
+class Snapshots:
+    """The snapshots of one log: each segment's at its start, and the newest."""
+
+    __slots__ = ("_directory", "_disk", "_newest_offset")
+
+    def __init__(self, directory: Path, disk: Disk, newest_offset: int) -> None:
+        self._directory = directory
+        self._disk = disk
+        self._newest_offset = newest_offset
+
+    def take(self, offset: int, producers: ProducerStates, *, keep: Collection[int]) -> None:
+        """Write the producers as of an offset; the newest so far goes, unless it is among those to keep.
+
+        Not forced to disk, since a torn file is told by its checksum. A failure costs a longer replay.
+        """
+        replaced = self._newest_offset
+        if offset == replaced:
+            return
+        path = snapshot_path(self._directory, offset)
+        try:
+            self._disk.replace(path, encode_snapshot(producers), durable=False)
+        except OSError as failure:
+            logger.warning("%s: cannot keep the producers' state: %s", path, failure)
+            return
+        self._newest_offset = offset
+        if replaced >= 0 and replaced not in keep:
+            self._disk.remove(snapshot_path(self._directory, replaced))

@@ -141,6 +141,9 @@ class Segment:
             file = self._open_for_append()
         if self._has_torn_tail:
             self._cut_torn_tail(file)
+        if self._max_timestamp is None:
+            # May fail, which after the write would be too late.
+            self._load_max_timestamp()
         try:
             self._disk.write(file.fileno(), buffers)
         except OSError:
@@ -159,8 +162,7 @@ class Segment:
         """Take a batch that stands at the end of the file into size, timestamps and indexes."""
         if self._first_timestamp is None and not self.size:
             self._first_timestamp = max_timestamp
-        known = self._max_timestamp if self._max_timestamp is not None else self.max_timestamp
-        if max_timestamp > known:
+        if self._max_timestamp is None or max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
         if self._bytes_since_index_entry > self._index_interval_bytes:
