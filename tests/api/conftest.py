@@ -25,7 +25,7 @@ Call = Callable[..., Any]
 
 
 def new_context(node: Node, properties: dict[str, str] | None = None) -> Context:
-    cluster = node.open({"auto.create.topics.enable": "true", **(properties or {})})
+    cluster = node.open({"offsets.topic.num.partitions": "4", **(properties or {})})
     clock = Clock()
     loop = asyncio.new_event_loop()
 

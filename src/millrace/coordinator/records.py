@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from struct import Struct as Layout
 from typing import NamedTuple
 
-from millrace.wire.codec import decode, encode
+from millrace.wire.codec import MalformedMessage, decode, encode
 from millrace.wire.schema import Message, RecordKey
 
 _PREFIX = Layout(">h")
@@ -46,14 +46,20 @@ def encode_value(record: StateRecord) -> bytes | None:
 
 def decode_record(schemas: Schemas, key: bytes, value: bytes | None) -> StateRecord | None:
     """The record behind the bytes; None for a type that this broker does not know."""
-    (record_type,) = _PREFIX.unpack_from(key)
-    schema = schemas.get(record_type)
+    schema = schemas.get(_prefix(key))
     if schema is None:
         return None
     key_class, value_class = schema
     decoded_key, _ = decode(key_class, KEY_VERSION, key, _PREFIX.size)
     if value is None:
         return StateRecord(decoded_key, None)
-    (version,) = _PREFIX.unpack_from(value)
+    version = _prefix(value)
     decoded_value, _ = decode(value_class, version, value, _PREFIX.size)
     return StateRecord(decoded_key, decoded_value, version)
+
+
+def _prefix(content: bytes) -> int:
+    if len(content) < _PREFIX.size:
+        raise MalformedMessage("a record of an internal topic is cut short")
+    (number,) = _PREFIX.unpack_from(content)
+    return int(number)

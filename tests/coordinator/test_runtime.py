@@ -1,0 +1,157 @@
+"""The coordinators' runtime: what is decided lasts, and coming back is replaying."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from millrace.clock import Clock
+from millrace.cluster.local import LocalCluster
+from millrace.coordinator.records import Origin, StateRecord
+from millrace.coordinator.runtime import Runtime, java_hash, positive
+from millrace.errors import Error, KafkaError
+from millrace.testing.disk import FaultyDisk
+from millrace.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
+from millrace.wire.records import Record, build_batch
+
+from ..node import Node
+
+TOPIC = "__consumer_offsets"
+SCHEMAS = {OffsetCommitKey.record_type: (OffsetCommitKey, OffsetCommitValue)}
+
+
+class Counts:
+    """A shard that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[str, int] = {}
+        self.origins: list[Origin] = []
+        self.ended: list[tuple[int, int, bool]] = []
+        self.is_loaded = False
+
+    def replay(self, record: StateRecord, origin: Origin) -> None:
+        assert isinstance(record.key, OffsetCommitKey)
+        self.origins.append(origin)
+        if record.value is None:
+            del self.offsets[record.key.topic]
+        else:
+            assert isinstance(record.value, OffsetCommitValue)
+            self.offsets[record.key.topic] = record.value.offset
+
+    def end_transaction(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        self.ended.append((producer_id, producer_epoch, committed))
+
+    def loaded(self) -> None:
+        self.is_loaded = True
+
+
+def runtime_of(cluster: LocalCluster) -> Runtime[Counts]:
+    return Runtime(
+        TOPIC,
+        SCHEMAS,
+        lambda index: Counts(),
+        partitions=cluster.partitions,
+        create_topic=lambda: cluster.create_topic(TOPIC, 4),
+        partition_count=4,
+        clock=Clock(),
+    )
+
+
+def commit(topic: str, offset: int | None) -> StateRecord:
+    key = OffsetCommitKey(group="g", topic=topic, partition=0)
+    value = None if offset is None else OffsetCommitValue(offset=offset, metadata="")
+    return StateRecord(key, value, 3)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path / "data", disk=FaultyDisk())
+
+
+@pytest.mark.parametrize(
+    ("text", "hash_code"), [("", 0), ("a", 97), ("my-group", -1906497762), ("Grüße ☃ 🚀", -594740439)]
+)
+def test_keys_hash_as_in_java(text: str, hash_code: int) -> None:
+    assert java_hash(text) == hash_code
+
+
+def test_the_absolute_value_of_the_smallest_int_is_zero() -> None:
+    assert [positive(value) for value in (-(2**31), -5, 0, 7)] == [0, 5, 0, 7]
+
+
+def test_the_topic_comes_with_its_first_use(node: Node) -> None:
+    cluster = node.open()
+    runtime = runtime_of(cluster)
+    assert TOPIC not in cluster.topics
+    assert runtime.shard_of("g").is_loaded
+    assert cluster.topics[TOPIC].partitions == 4
+
+
+def test_a_decision_is_replayed_and_survives_a_kill(node: Node) -> None:
+    runtime = runtime_of(node.open())
+    assert runtime.write("g", lambda shard: ([commit("a", 5), commit("b", 7)], "done")) == "done"
+    runtime.write("g", lambda shard: ([commit("a", shard.offsets["a"] + 1), commit("b", None)], None))
+    assert runtime.shard_of("g").offsets == {"a": 6}
+
+    again = runtime_of(node.reopen())
+    with pytest.raises(KafkaError) as loading:
+        again.shard_of("g")
+    assert loading.value.error is Error.COORDINATOR_LOAD_IN_PROGRESS
+    asyncio.run(again.load())
+    assert again.shard_of("g").offsets == {"a": 6}
+    assert again.shard_of("g").is_loaded
+    assert not again.is_loading
+    assert [origin.offset for origin in again.shard_of("g").origins] == [0, 1, 2, 3]
+
+
+def test_the_spread_of_keys_is_that_of_the_topic_not_of_the_config(node: Node) -> None:
+    cluster = node.open()
+    cluster.create_topic(TOPIC, 7)
+    assert {runtime_of(cluster).partition_of(str(number)) for number in range(200)} == set(range(7))
+
+
+def test_a_decision_that_cannot_be_written_changes_nothing(node: Node) -> None:
+    assert isinstance(node.disk, FaultyDisk)
+    runtime = runtime_of(node.open())
+    runtime.write("g", lambda shard: ([commit("a", 5)], None))
+    node.disk.fail_next_write()
+    with pytest.raises(KafkaError) as failed:
+        runtime.write("g", lambda shard: ([commit("a", 6)], None))
+    assert failed.value.error is Error.NOT_COORDINATOR
+    assert runtime.shard_of("g").offsets == {"a": 5}
+    runtime.write("g", lambda shard: ([commit("a", 7)], None))
+    assert runtime.shard_of("g").offsets == {"a": 7}
+
+
+def test_a_decision_without_records_writes_nothing(node: Node) -> None:
+    cluster = node.open()
+    runtime = runtime_of(cluster)
+    assert runtime.write("g", lambda shard: ([], 42)) == 42
+    assert sum(partition.log.log_end_offset for partition in cluster.partitions.of_topic(TOPIC)) == 0
+
+
+def test_records_that_are_not_understood_are_passed_over(node: Node) -> None:
+    cluster = node.open()
+    runtime = runtime_of(cluster)
+    runtime.write("g", lambda shard: ([commit("a", 5)], None))
+    partition = cluster.partitions.get(TOPIC, runtime.partition_of("g"))
+    strange = [
+        Record(0, 0, b"\x03\xe7from the future", b"?"),
+        Record(1, 0, b"\x00\x01torn", b"\x00"),
+        Record(2, 0, b"", b""),
+    ]
+    partition.append(memoryview(build_batch(strange)))
+    runtime.write("g", lambda shard: ([commit("b", 6)], None))
+    again = runtime_of(node.reopen())
+    asyncio.run(again.load())
+    assert again.shard_of("g").offsets == {"a": 5, "b": 6}
+
+
+def test_ends_of_transactions_reach_the_shard(node: Node) -> None:
+    cluster = node.open()
+    runtime = runtime_of(cluster)
+    shard = runtime.shard_of("g")
+    watching = cluster.partitions.get(TOPIC, runtime.partition_of("g")).on_marker
+    assert watching is not None
+    watching(9, 1, True)
+    assert shard.ended == [(9, 1, True)]
