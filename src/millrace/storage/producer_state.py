@@ -67,7 +67,12 @@ class Producer:
     def recall(self, others: "ProducerStates") -> None:
         """Take over the longer memory that others have of the same producer."""
         other = others.get(self.producer_id)
-        if other is not None and other.epoch == self.epoch and other.last_offset == self.last_offset:
+        if (
+            other is not None
+            and other.epoch == self.epoch
+            and other.last_offset == self.last_offset
+            and len(other.batches) > len(self.batches)
+        ):
             self.batches = other.batches
 
 

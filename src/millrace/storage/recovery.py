@@ -3,7 +3,7 @@
 import logging
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -192,22 +192,33 @@ class Loader:
             if snapshot is not None:
                 self._producers, start_offset = snapshot, offset
                 break
-        if len(self._producers):
-            self._recall_recent_batches()
         for segment, following in zip(self._segments, [*self._segments[1:], None], strict=True):
             if (following.base_offset if following else end_offset) > start_offset:
                 self._replay(segment, start_offset, self._producers)
+        if start_offset and len(self._producers):
+            self._recall_recent_batches()
 
     def _recall_recent_batches(self) -> None:
         """A snapshot keeps one batch of each producer, but a client may repeat its last five."""
         recent = ProducerStates()
-        active = self._segments[-1]
-        if not active.size:
-            return
-        entry = active.offset_index.from_end(_RECENT_INDEX_ENTRIES)
-        self._replay(active, entry.offset if entry else 0, recent)
+        for segment, start_offset in reversed(list(self._recent_pieces())):
+            self._replay(segment, start_offset, recent)
+            if segment is not self._segments[-1]:
+                segment.release_file()
         for producer in self._producers:
             producer.recall(recent)
+
+    def _recent_pieces(self) -> Iterator[tuple[Segment, int]]:
+        """The end of the log, its last segment first: the segments, and from which offset on they count."""
+        wanted = _RECENT_INDEX_ENTRIES
+        for segment in reversed(self._segments):
+            index = segment.offset_index
+            entry = index.from_end(wanted) if len(index) > wanted else None
+            yield segment, entry.offset if entry else segment.base_offset
+            # A segment without an entry has at least one batch to look at.
+            wanted -= max(len(index), 1)
+            if wanted <= 0:
+                return
 
     def _replay(self, segment: Segment, start_offset: int, producers: ProducerStates) -> None:
         now_ms = self._clock.now_ms()
