@@ -9,6 +9,7 @@ import functools
 import gc
 import ipaddress
 import logging
+import resource
 import signal
 import time
 from collections.abc import Callable
@@ -248,6 +249,7 @@ def serve(config: BrokerConfig, *, on_ready: Callable[[Broker], None] | None = N
     """Run a broker in the foreground until SIGINT or SIGTERM."""
     import uvloop
 
+    _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(config, on_ready))
 
@@ -265,6 +267,13 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[Broker], None] | None
         on_ready(broker)
     await stopped.wait()
     await broker.stop()
+
+
+def _raise_file_limit() -> None:
+    """Allow as many open files as the system lets us: every partition being written and every client is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _is_loopback(host: str) -> bool:

@@ -159,7 +159,7 @@ class Partitions:
         for partition in self:
             try:
                 partition.log.close()
-            except OSError as error:
+            except (OSError, KafkaError) as error:
                 failed = True
                 logger.error("cannot close the log of %s-%d: %s", partition.topic, partition.index, error)
         self.checkpoint()

@@ -13,6 +13,8 @@ from typing import ClassVar, NamedTuple, TypeAlias
 from millrace.disk import Disk
 
 _MAX_BUFFERED_BYTES = 64 * 1024
+# Entries that a search reads from the file at once and remembers: a reader that goes on finds the next there.
+_WINDOW_ENTRIES = 512
 
 Entry: TypeAlias = tuple[int, int]
 
@@ -20,7 +22,7 @@ Entry: TypeAlias = tuple[int, int]
 class Index:
     """Fixed-size entries that ascend in both columns: a part in the file, the newest in memory."""
 
-    __slots__ = ("_buffered", "_disk", "_stored", "base_offset", "path")
+    __slots__ = ("_buffered", "_disk", "_stored", "_window", "_window_start", "base_offset", "path")
 
     ENTRY: ClassVar[struct.Struct]
 
@@ -30,6 +32,8 @@ class Index:
         self._disk = disk
         self._stored = stored_bytes // self.ENTRY.size
         self._buffered = bytearray()
+        self._window = b""
+        self._window_start = 0
 
     def __len__(self) -> int:
         return self._stored + len(self._buffered) // self.ENTRY.size
@@ -43,6 +47,7 @@ class Index:
         """Forget every entry; the next write replaces the file's content."""
         self._stored = 0
         self._buffered.clear()
+        self._window = b""
 
     def write(self) -> None:
         """Bring the file up to date, at its exact size."""
@@ -58,8 +63,10 @@ class Index:
     def _entry(self, number: int) -> Entry:
         if number >= self._stored:
             return self._buffered_entry(number - self._stored)
-        with self._disk.open_for_reading(self.path) as file:
-            return self._stored_entry(file.fileno(), number)
+        if not 0 <= number - self._window_start < len(self._window) // self.ENTRY.size:
+            with self._disk.open_for_reading(self.path) as file:
+                return self._stored_entry(file.fileno(), number)
+        return self._window_entry(number - self._window_start)
 
     def _count_up_to(self, column: int, value: int) -> int:
         """How many entries have at most value in a column."""
@@ -68,9 +75,35 @@ class Index:
             return self._stored + _count_up_to(self._buffered_entry, buffered, column, value)
         if not self._stored:
             return 0
+        if not self._window_decides(column, value):
+            self._move_window(column, value)
+        entries = len(self._window) // self.ENTRY.size
+        return self._window_start + _count_up_to(self._window_entry, entries, column, value)
+
+    def _window_decides(self, column: int, value: int) -> bool:
+        entries = len(self._window) // self.ENTRY.size
+        return (
+            entries > 0
+            and (self._window_start == 0 or self._window_entry(0)[column] <= value)
+            and self._window_entry(entries - 1)[column] > value
+        )
+
+    def _move_window(self, column: int, value: int) -> None:
+        """Read the entries around the first one past value, after as few single ones as lead there."""
+        low, high = 0, self._stored
         with self._disk.open_for_reading(self.path) as file:
             fd = file.fileno()
-            return _count_up_to(lambda number: self._stored_entry(fd, number), self._stored, column, value)
+            while high - low > _WINDOW_ENTRIES:
+                middle = (low + high) // 2
+                if self._stored_entry(fd, middle)[column] <= value:
+                    low = middle
+                else:
+                    high = middle
+            # One more than the search needs, to see that the next one is past value.
+            high = min(high + 1, self._stored)
+            size = self.ENTRY.size
+            self._window = os.pread(fd, (high - low) * size, low * size)
+            self._window_start = low
 
     def _floor(self, column: int, value: int) -> Entry | None:
         count = self._count_up_to(column, value)
@@ -83,9 +116,14 @@ class Index:
         else:
             self._stored = count
             self._buffered.clear()
+            self._window = b""
 
     def _buffered_entry(self, number: int) -> Entry:
         first, second = self.ENTRY.unpack_from(self._buffered, number * self.ENTRY.size)
+        return first, second
+
+    def _window_entry(self, number: int) -> Entry:
+        first, second = self.ENTRY.unpack_from(self._window, number * self.ENTRY.size)
         return first, second
 
     def _stored_entry(self, fd: int, number: int) -> Entry:
