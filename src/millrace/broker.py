@@ -270,7 +270,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[Broker], None] | None
 
 
 def _raise_file_limit() -> None:
-    """Allow as many open files as the system lets us: every partition being written and every client is one."""
+    """Allow as many open files as the system does: each client and each partition being written is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.disk import Disk
+from millrace.storage import indexes
 from millrace.storage.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampEntry
 
 
@@ -79,8 +80,10 @@ def test_entries_move_to_the_file_in_blocks(offset_index, monkeypatch):
     st.lists(st.integers(1, 20), max_size=40),
     st.integers(0, 40),
     st.integers(0, 40),
+    st.sampled_from([2, 5, 512]),
 )
-def test_lookups_agree_with_a_plain_list(tmp_path_factory, steps, stored, truncated):
+def test_lookups_agree_with_a_plain_list(tmp_path_factory, steps, stored, truncated, window):
+    indexes._WINDOW_ENTRIES = window
     path = tmp_path_factory.mktemp("index") / "index"
     index = OffsetIndex(path, 1000, Disk(), 0)
     plain = []
@@ -97,7 +100,7 @@ def test_lookups_agree_with_a_plain_list(tmp_path_factory, steps, stored, trunca
     assert len(index) == len(plain)
     assert index.last() == (plain[-1] if plain else None)
     assert index.from_end(3) == (plain[-3:][0] if plain else None)
-    for probe in range(1000, offset + 2):
+    for probe in (*range(1000, offset + 2), *range(offset + 1, 999, -7)):
         at_or_before = [entry for entry in plain if entry.offset <= probe]
         assert index.floor_offset(probe) == (at_or_before[-1] if at_or_before else None)
         assert index.floor_position(3 * probe) == (at_or_before[-1] if at_or_before else None)
