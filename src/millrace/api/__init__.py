@@ -16,8 +16,11 @@ from millrace.api import (
     describe_topic_partitions,
     fetch,
     find_coordinator,
+    heartbeat,
     incremental_alter_configs,
     init_producer_id,
+    join_group,
+    leave_group,
     list_config_resources,
     list_groups,
     list_offsets,
@@ -27,6 +30,7 @@ from millrace.api import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sync_group,
 )
 from millrace.api.dispatch import Handler
 from millrace.wire.messages.alter_configs import AlterConfigsRequest
@@ -42,8 +46,11 @@ from millrace.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from millrace.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from millrace.wire.messages.fetch import FetchRequest
 from millrace.wire.messages.find_coordinator import FindCoordinatorRequest
+from millrace.wire.messages.heartbeat import HeartbeatRequest
 from millrace.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from millrace.wire.messages.init_producer_id import InitProducerIdRequest
+from millrace.wire.messages.join_group import JoinGroupRequest
+from millrace.wire.messages.leave_group import LeaveGroupRequest
 from millrace.wire.messages.list_config_resources import ListConfigResourcesRequest
 from millrace.wire.messages.list_groups import ListGroupsRequest
 from millrace.wire.messages.list_offsets import ListOffsetsRequest
@@ -53,6 +60,7 @@ from millrace.wire.messages.offset_delete import OffsetDeleteRequest
 from millrace.wire.messages.offset_fetch import OffsetFetchRequest
 from millrace.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from millrace.wire.messages.produce import ProduceRequest
+from millrace.wire.messages.sync_group import SyncGroupRequest
 
 HANDLERS = (
     Handler(ProduceRequest, produce.handle, 3, 13),
@@ -60,6 +68,10 @@ HANDLERS = (
     Handler(ListOffsetsRequest, list_offsets.handle, 1, 11),
     Handler(MetadataRequest, metadata.handle, 0, 13),
     Handler(FindCoordinatorRequest, find_coordinator.handle, 0, 6),
+    Handler(JoinGroupRequest, join_group.handle, 0, 9),
+    Handler(SyncGroupRequest, sync_group.handle, 0, 5),
+    Handler(HeartbeatRequest, heartbeat.handle, 0, 4),
+    Handler(LeaveGroupRequest, leave_group.handle, 0, 5),
     Handler(OffsetCommitRequest, offset_commit.handle, 2, 10),
     Handler(OffsetFetchRequest, offset_fetch.handle, 1, 10),
     Handler(OffsetDeleteRequest, offset_delete.handle, 0, 0),

@@ -13,6 +13,7 @@ from millrace.coordinator.records import StateRecord
 from millrace.coordinator.runtime import Runtime
 from millrace.coordinator.timers import Timers
 from millrace.errors import Error, KafkaError
+from millrace.groups.classic_protocol import ClassicProtocol
 from millrace.groups.group import Commit, Group, Topics
 from millrace.groups.offsets import CommittedOffset, TopicPartition, tombstone
 from millrace.groups.shard import SCHEMAS, GroupShard
@@ -66,6 +67,8 @@ class Groups:
             partition_count=config.offsets_topic_num_partitions,
             clock=clock,
         )
+        self.classic = ClassicProtocol(self.runtime, config=config, clock=clock, timers=timers)
+        self.on_loaded.append(self.classic.on_loaded)
 
     def _topic_configs(self) -> dict[str, str]:
         return {

@@ -1,0 +1,376 @@
+"""A classic group: members that join generation after generation, and one of them who assigns the work.
+
+What lasts of it is one record, written when a generation is stable or the group has become empty. In
+between, while members join and wait for their assignments, the group is ahead of its record and lives in
+memory only: after a crash its members find their last stable generation, and join again from there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
+
+from millrace.coordinator.records import Origin, StateRecord
+from millrace.errors import Error, KafkaError
+from millrace.groups.classic_member import NO_ASSIGNMENT, Member, Offers
+from millrace.groups.group import CONSUMER_PROTOCOL_TYPE, Commit, Group
+from millrace.groups.shard import GroupShard, replays
+from millrace.net.deferred import Deferred
+from millrace.wire.codec import decode
+from millrace.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from millrace.wire.messages.describe_groups import DescribedGroup
+from millrace.wire.messages.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from millrace.wire.messages.join_group import JoinGroupResponse
+from millrace.wire.messages.sync_group import SyncGroupResponse
+
+logger = logging.getLogger(__name__)
+
+# v3 has static members; the flexible v4 is for brokers to come.
+VALUE_VERSION = 3
+NO_TIMESTAMP = -1
+# Behind the version of the subscription; v0 is the beginning of every later one.
+SUBSCRIPTION_POSITION = 2
+
+
+class State(StrEnum):
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    """Members are joining the next generation."""
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    """All have joined and wait for what the leader assigns."""
+    STABLE = "Stable"
+    DEAD = "Dead"
+    """Deleted, or gone over to another protocol."""
+
+
+class ClassicGroup(Group):
+    """Owned by the broker loop; not thread-safe."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+
+        # What the record keeps.
+        self.generation = 0
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.state_since_ms: int | None = None
+        self._protocol_type = ""
+        self._state = State.EMPTY
+
+        # Of the members.
+        self._static: dict[str, str] = {}
+        self._support: Counter[str] = Counter()
+        self._topics: set[str] | None = None
+
+        # Only in memory: a rebalance under way.
+        self.pending: set[str] = set()
+        """Ids handed out to members that are to join with them (KIP-394)."""
+        self.parked_joins: dict[str, Deferred[JoinGroupResponse]] = {}
+        self.parked_syncs: dict[str, Deferred[SyncGroupResponse]] = {}
+        self.unsynced: set[str] = set()
+        """Members of this generation that have not asked for their assignment yet."""
+        self.is_initial_rebalance = False
+        """Whether it was empty before: it then waits for more members even if all it knows are here."""
+        self.grew = False
+        """Whether somebody came since the initial rebalance was last extended."""
+
+    # What every group tells
+
+    @property
+    def kind(self) -> str:
+        return "classic"
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    @property
+    def protocol_type(self) -> str:
+        return self._protocol_type
+
+    @property
+    def is_empty(self) -> bool:
+        return self._state is State.EMPTY
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self._protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def validate_commit(self, commit: Commit) -> None:
+        is_member = commit.generation >= 0 or commit.member_id or commit.group_instance_id is not None
+        if commit.generation < 0 and self.is_empty:
+            # An admin client, or a consumer that uses no group management.
+            return
+        if is_member:
+            self.validate_member(commit.member_id, commit.group_instance_id)
+            if commit.generation != self.generation:
+                raise KafkaError(Error.ILLEGAL_GENERATION)
+        elif not commit.is_transactional and not self.is_empty:
+            raise KafkaError(Error.UNKNOWN_MEMBER_ID)
+        if not commit.is_transactional and self._state is State.COMPLETING_REBALANCE:
+            raise KafkaError(Error.REBALANCE_IN_PROGRESS)
+
+    def validate_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Anybody may read a classic group's offsets."""
+
+    def validate_delete_offsets(self) -> None:
+        if not self.is_empty and not self.uses_consumer_protocol:
+            raise KafkaError(Error.NON_EMPTY_GROUP)
+
+    def subscribed_topics(self) -> Collection[str] | None:
+        # Members of other types, such as Connect's workers, do not subscribe to topics.
+        return self._topics if self.uses_consumer_protocol else ()
+
+    def offsets_idle_since(self, commit_timestamp_ms: int) -> int | None:
+        if not self._protocol_type:
+            return commit_timestamp_ms
+        if self.is_empty:
+            return commit_timestamp_ms if self.state_since_ms is None else self.state_since_ms
+        knows_topics = self.uses_consumer_protocol and self._topics is not None
+        return commit_timestamp_ms if knows_topics and self._state is State.STABLE else None
+
+    def tombstones(self) -> list[StateRecord]:
+        return [StateRecord(GroupMetadataKey(group=self.group_id), None)]
+
+    def describe(self) -> DescribedGroup:
+        """The group as DescribeGroups shows it: only a stable one has settled on a protocol."""
+        settled = self.protocol if self._state is State.STABLE else None
+        return DescribedGroup(
+            group_id=self.group_id,
+            group_state=self._state,
+            protocol_type=self._protocol_type,
+            protocol_data=settled or "",
+            members=[member.describe(settled) for member in self.members.values()],
+        )
+
+    # Members
+
+    def validate_member(self, member_id: str, group_instance_id: str | None) -> None:
+        """Raise unless it is a member, and not one whose instance id a newer member has taken over."""
+        if group_instance_id is not None:
+            current = self._static.get(group_instance_id)
+            if current is None:
+                raise KafkaError(Error.UNKNOWN_MEMBER_ID)
+            if current != member_id:
+                raise KafkaError(Error.FENCED_INSTANCE_ID)
+        if member_id not in self.members:
+            raise KafkaError(Error.UNKNOWN_MEMBER_ID)
+
+    def static_member_id(self, group_instance_id: str | None) -> str | None:
+        return None if group_instance_id is None else self._static.get(group_instance_id)
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        if not self.members:
+            self._protocol_type = protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        self._index(member)
+        self.pending.discard(member.member_id)
+
+    def update(
+        self, member: Member, offers: Offers, rebalance_timeout_ms: int, session_timeout_ms: int
+    ) -> None:
+        self._support.subtract(name for name, _ in member.offers)
+        member.offers = offers
+        self._support.update(name for name, _ in offers)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def remove(self, member_id: str) -> None:
+        """Take a member, or somebody who was about to become one, out of the group."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._support.subtract(name for name, _ in member.offers)
+            if member.group_instance_id is not None:
+                self._static.pop(member.group_instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.parked_joins.pop(member_id, None)
+        self.parked_syncs.pop(member_id, None)
+        self.unsynced.discard(member_id)
+        self.pending.discard(member_id)
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """Give a static member, and all it has in the group, a new id: its process was started anew."""
+        old_id, member.member_id = member.member_id, member_id
+        self.members = {known.member_id: known for known in self.members.values()}
+        self._index_static(member)
+        if self.leader == old_id:
+            self.leader = member_id
+        if old_id in self.unsynced:
+            self.unsynced.remove(old_id)
+            self.unsynced.add(member_id)
+
+    def _index(self, member: Member) -> None:
+        self._support.update(name for name, _ in member.offers)
+        self._index_static(member)
+
+    def _index_static(self, member: Member) -> None:
+        if member.group_instance_id is not None:
+            self._static[member.group_instance_id] = member.member_id
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long a rebalance waits: for the most patient member."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # Protocols
+
+    def supports(self, protocol_type: str, offers: Offers) -> bool:
+        """Whether somebody with these offers could join: one of them all members must speak."""
+        if self.is_empty:
+            return bool(protocol_type and offers)
+        return protocol_type == self._protocol_type and any(
+            self._is_spoken_by_all(name) for name, _ in offers
+        )
+
+    def _is_spoken_by_all(self, protocol: str) -> bool:
+        return self._support[protocol] == len(self.members)
+
+    def select_protocol(self) -> str:
+        """The protocol that most members prefer among those that all of them speak."""
+        candidates = {name for name in self._support if self._is_spoken_by_all(name)}
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return votes.most_common(1)[0][0]
+
+    # Generations
+
+    def move_to(self, state: State, now_ms: int) -> None:
+        self._state = state
+        self.state_since_ms = now_ms
+
+    @property
+    def can_rebalance(self) -> bool:
+        return self._state in (State.EMPTY, State.COMPLETING_REBALANCE, State.STABLE)
+
+    @property
+    def all_joined(self) -> bool:
+        return not self.pending and len(self.parked_joins) == len(self.members)
+
+    def elect_leader(self) -> bool:
+        """Keep a leader that has joined, or else take one who has; False when nobody has joined."""
+        if self.leader in self.parked_joins:
+            return True
+        joined = next((member_id for member_id in self.members if member_id in self.parked_joins), None)
+        if joined is None:
+            return False
+        self.leader = joined
+        return True
+
+    def begin_generation(self, now_ms: int) -> None:
+        """Those who have joined are the members of the next generation; without any the group is empty."""
+        self.generation += 1
+        self.protocol = self.select_protocol() if self.members else None
+        self._topics = self._find_topics()
+        self.move_to(State.COMPLETING_REBALANCE if self.members else State.EMPTY, now_ms)
+        self.unsynced = set(self.members)
+
+    def _find_topics(self) -> set[str] | None:
+        """What consumers are subscribed to; None if one says it in a way that cannot be read."""
+        if not self.uses_consumer_protocol:
+            return None
+        try:
+            return set().union(*map(self._topics_of, self.members.values()))
+        except KafkaError as error:
+            logger.warning("group %s: a subscription is not readable: %s", self.group_id, error)
+            return None
+
+    def _topics_of(self, member: Member) -> list[str]:
+        metadata = member.metadata(self.protocol) or b""
+        return decode(ConsumerProtocolSubscription, 0, metadata, SUBSCRIPTION_POSITION)[0].topics
+
+    def joined_response(self, member_id: str) -> JoinGroupResponse:
+        """What a member is told of its generation; the leader also whom it has to provide for."""
+        is_leader = member_id == self.leader
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self._protocol_type,
+            protocol_name=self.protocol,
+            leader=self.leader or "",
+            member_id=member_id,
+            members=[member.joined(self.protocol) for member in self.members.values()] if is_leader else [],
+        )
+
+    def synced_response(self, member_id: str) -> SyncGroupResponse:
+        return SyncGroupResponse(
+            protocol_type=self._protocol_type,
+            protocol_name=self.protocol,
+            assignment=self.members[member_id].assignment,
+        )
+
+    # The record
+
+    def to_record(self, assignments: Mapping[str, bytes] | None = None) -> StateRecord:
+        """The group as it is, or as it will be with new assignments."""
+        value = GroupMetadataValue(
+            protocol_type=self._protocol_type,
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            current_state_timestamp=NO_TIMESTAMP if self.state_since_ms is None else self.state_since_ms,
+            members=[
+                member.to_record(
+                    self.protocol,
+                    member.assignment
+                    if assignments is None
+                    else assignments.get(member.member_id, NO_ASSIGNMENT),
+                )
+                for member in self.members.values()
+            ],
+        )
+        return StateRecord(GroupMetadataKey(group=self.group_id), value, VALUE_VERSION)
+
+    def replay(self, value: GroupMetadataValue) -> None:
+        self.generation = value.generation
+        self.protocol = value.protocol
+        self.leader = value.leader
+        self._protocol_type = value.protocol_type
+        since_ms = value.current_state_timestamp
+        self.state_since_ms = None if since_ms == NO_TIMESTAMP else since_ms
+        self._replay_members(value.members)
+        self._state = State.STABLE if self.members else State.EMPTY
+
+    def _replay_members(self, records: Iterable[MemberMetadata]) -> None:
+        members = [self._replayed(record) for record in records]
+        self.members = {member.member_id: member for member in members}
+        self._support.clear()
+        self._static.clear()
+        for member in members:
+            self._index(member)
+        self._topics = self._find_topics()
+
+    def _replayed(self, record: MemberMetadata) -> Member:
+        known = self.members.get(record.member_id)
+        if known is None or known.metadata(self.protocol) != record.subscription:
+            return Member.from_record(record, self.protocol)
+        # It is here and alive, and knows more than its record: all its offers.
+        known.assignment = record.assignment
+        return known
+
+    def die(self) -> None:
+        self._state = State.DEAD
+
+
+def new_group_record(group_id: str, now_ms: int) -> StateRecord:
+    """What makes an empty group of whoever is the first to join it."""
+    group = ClassicGroup(group_id)
+    group.state_since_ms = now_ms
+    return group.to_record()
+
+
+@replays(GroupMetadataKey, GroupMetadataValue)
+def _replay_group(
+    shard: GroupShard, key: GroupMetadataKey, value: GroupMetadataValue | None, origin: Origin
+) -> None:
+    known = shard.groups.get(key.group)
+    classic = known if isinstance(known, ClassicGroup) else None
+    if value is not None:
+        classic = shard.groups[key.group] = classic or ClassicGroup(key.group)
+        classic.replay(value)
+    elif classic is not None:
+        classic.die()
+        del shard.groups[key.group]

@@ -1,0 +1,340 @@
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: what members of classic groups ask of their coordinator."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Protocol
+
+from millrace.clock import Clock
+from millrace.config import BrokerConfig
+from millrace.coordinator.records import StateRecord
+from millrace.coordinator.runtime import Runtime
+from millrace.coordinator.timers import Timers
+from millrace.errors import Error, KafkaError
+from millrace.groups.classic import ClassicGroup, State, new_group_record
+from millrace.groups.classic_member import Client, Member, offers_of
+from millrace.groups.classic_rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalances
+from millrace.groups.group import Group
+from millrace.groups.shard import GroupShard
+from millrace.net.deferred import Deferred
+from millrace.wire.messages.heartbeat import HeartbeatRequest
+from millrace.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from millrace.wire.messages.leave_group import MemberIdentity, MemberResponse
+from millrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+# Versions of JoinGroup: clients that first ask for an id, and leaders that can be told to assign nothing.
+MEMBER_ID_REQUIRED_FROM = 4
+SKIP_ASSIGNMENT_FROM = 9
+
+Join = JoinGroupResponse | Deferred[JoinGroupResponse]
+Sync = SyncGroupResponse | Deferred[SyncGroupResponse]
+
+
+class OtherProtocol(Protocol):
+    """Answers classic members of a group that has gone over to another protocol."""
+
+    def join(self, group: Group, client: Client, request: JoinGroupRequest) -> Join: ...
+
+    def sync(self, group: Group, request: SyncGroupRequest) -> Sync: ...
+
+    def heartbeat(self, group: Group, request: HeartbeatRequest) -> None: ...
+
+    def leave(self, group: Group, leavers: list[MemberIdentity]) -> list[MemberResponse]: ...
+
+
+class ClassicProtocol:
+    """Owned by the broker loop; not thread-safe."""
+
+    def __init__(
+        self, runtime: Runtime[GroupShard], *, config: BrokerConfig, clock: Clock, timers: Timers
+    ) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._clock = clock
+        self.rebalances = Rebalances(runtime, config=config, clock=clock, timers=timers)
+        self.other_protocol: OtherProtocol | None = None
+
+    # Starting
+
+    def on_loaded(self, shard: GroupShard) -> None:
+        """The members of groups that are back from the log have as long as ever to be heard of."""
+        for group in list(shard.groups.values()):
+            if isinstance(group, ClassicGroup):
+                self.start_sessions(group)
+
+    def start_sessions(self, group: ClassicGroup) -> None:
+        with self.rebalances.replies:
+            for member in group.members.values():
+                self.rebalances.extend_session(group, member)
+            if len(group.members) > self._config.group_max_size:
+                self.rebalances.prepare(group, "the group is larger than it may be")
+
+    # Joining
+
+    def join(self, client: Client, request: JoinGroupRequest) -> Join:
+        """Join a group, or its next generation; who is told KafkaError did not."""
+        self._check_group_id(request.group_id)
+        timeout_ms = request.session_timeout_ms
+        shortest_ms = self._config.group_min_session_timeout_ms
+        if not shortest_ms <= timeout_ms <= self._config.group_max_session_timeout_ms:
+            raise KafkaError(Error.INVALID_SESSION_TIMEOUT)
+        with self.rebalances.replies:
+            group = self._group_to_join(request)
+            if isinstance(group, ClassicGroup):
+                return self._join(group, client, request)
+            if self.other_protocol is None:
+                raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
+            return self.other_protocol.join(group, client, request)
+
+    def _group_to_join(self, request: JoinGroupRequest) -> Group:
+        """The group, which a first member brings into being; one of another type that is empty gives way."""
+        group_id = request.group_id
+        group = self._find(group_id)
+        if group is not None and (isinstance(group, ClassicGroup) or not group.is_empty):
+            return group
+        if request.member_id:
+            raise KafkaError(Error.UNKNOWN_MEMBER_ID)
+        records = [] if group is None else group.tombstones()
+        records.append(new_group_record(group_id, self._clock.now_ms()))
+
+        def create(shard: GroupShard) -> tuple[list[StateRecord], GroupShard]:
+            return records, shard
+
+        return self._runtime.write(group_id, create).groups[group_id]
+
+    def _join(self, group: ClassicGroup, client: Client, request: JoinGroupRequest) -> Join:
+        if not self._has_room(group, request.member_id):
+            group.remove(request.member_id)
+            return JoinGroupResponse(error_code=Error.GROUP_MAX_SIZE_REACHED)
+        if not group.supports(request.protocol_type, offers_of(request.protocols)):
+            raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
+        if request.member_id:
+            return self._join_with_id(group, client, request)
+        if request.group_instance_id is not None:
+            return self._join_static(group, client, request, request.group_instance_id)
+        member_id = new_member_id(client.client_id)
+        if client.api_version < MEMBER_ID_REQUIRED_FROM:
+            return self._add(group, client, request, member_id)
+        # A client that lost the answer to its first join would otherwise leave a member behind.
+        group.pending.add(member_id)
+        self.rebalances.expect(group, member_id, request.session_timeout_ms)
+        return JoinGroupResponse(error_code=Error.MEMBER_ID_REQUIRED, member_id=member_id)
+
+    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+        if group.state is State.EMPTY:
+            return True
+        if group.state is State.PREPARING_REBALANCE:
+            # Those who have joined count: of a group that is too large, the last to come are left out.
+            return member_id in group.parked_joins or len(group.parked_joins) < self._config.group_max_size
+        return member_id in group.members or len(group.members) < self._config.group_max_size
+
+    def _join_with_id(self, group: ClassicGroup, client: Client, request: JoinGroupRequest) -> Join:
+        member_id = request.member_id
+        if member_id in group.pending:
+            if request.group_instance_id is not None:
+                raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "a static member does not join with a given id")
+            return self._add(group, client, request, member_id)
+        group.validate_member(member_id, request.group_instance_id)
+        member = group.members[member_id]
+        if self._is_up_to_date(group, member, request):
+            return group.joined_response(member_id)
+        self._update(group, member, request)
+        return self._park(group, member_id, f"member {member_id} joins again: {_reason(request.reason)}")
+
+    def _is_up_to_date(self, group: ClassicGroup, member: Member, request: JoinGroupRequest) -> bool:
+        """Whether a member only missed what it was told, or wants nothing but its assignment."""
+        if member.offers != offers_of(request.protocols):
+            return False
+        if group.state is State.STABLE:
+            # A leader that joins knows of something to assign anew, such as partitions.
+            return member.member_id != group.leader
+        return group.state is State.COMPLETING_REBALANCE
+
+    def _add(self, group: ClassicGroup, client: Client, request: JoinGroupRequest, member_id: str) -> Join:
+        member = Member(
+            member_id=member_id,
+            group_instance_id=request.group_instance_id,
+            client_id=client.client_id,
+            client_host=client.host,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
+            offers=offers_of(request.protocols),
+            is_new=True,
+        )
+        group.grew = True
+        group.add(member, request.protocol_type)
+        self.rebalances.extend_session(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        return self._park(group, member_id, f"member {member_id} joins: {_reason(request.reason)}")
+
+    def _park(self, group: ClassicGroup, member_id: str, reason: str) -> Deferred[JoinGroupResponse]:
+        """The answer comes when the joining ends, which may be now."""
+        parked: Deferred[JoinGroupResponse] = Deferred()
+        group.parked_joins[member_id] = parked
+        self.rebalances.prepare_or_complete(group, reason)
+        return parked
+
+    # Joining as a static member
+
+    def _join_static(
+        self, group: ClassicGroup, client: Client, request: JoinGroupRequest, group_instance_id: str
+    ) -> Join:
+        """Somebody without an id takes the place of whoever had its instance id before."""
+        member_id = new_member_id(group_instance_id)
+        old_id = group.static_member_id(group_instance_id)
+        if old_id is None:
+            return self._add(group, client, request, member_id)
+        old_leader = group.leader
+        member = group.members[old_id]
+        before = member.offers, member.rebalance_timeout_ms, member.session_timeout_ms
+        self._replace(group, member, member_id)
+        self._update(group, member, request)
+        if group.state is not State.STABLE or group.select_protocol() != group.protocol:
+            return self._park(group, member_id, f"static member {group_instance_id} was started anew")
+        try:
+            self.rebalances.write(group, group.to_record())
+        except KafkaError as error:
+            group.update(member, *before)
+            self._replace(group, member, old_id)
+            response = group.joined_response("")
+            response.error_code, response.leader = error.error, old_leader or ""
+            return response
+        response = group.joined_response(member_id)
+        if client.api_version >= SKIP_ASSIGNMENT_FROM:
+            response.skip_assignment = member_id == group.leader
+        else:
+            # A leader that cannot be told to assign nothing takes itself for a follower.
+            response.leader, response.members = old_leader or "", []
+        return response
+
+    def _replace(self, group: ClassicGroup, member: Member, member_id: str) -> None:
+        replies, old_id = self.rebalances.replies, member.member_id
+        waiting = group.parked_joins.pop(old_id, None)
+        if waiting is not None:
+            replies.add(waiting, JoinGroupResponse(error_code=Error.FENCED_INSTANCE_ID, member_id=old_id))
+        parked = group.parked_syncs.pop(old_id, None)
+        if parked is not None:
+            replies.add(parked, SyncGroupResponse(error_code=Error.FENCED_INSTANCE_ID))
+        self.rebalances.end_session(group, old_id)
+        group.rename(member, member_id)
+        self.rebalances.extend_session(group, member)
+
+    def _update(self, group: ClassicGroup, member: Member, request: JoinGroupRequest) -> None:
+        group.update(
+            member, offers_of(request.protocols), request.rebalance_timeout_ms, request.session_timeout_ms
+        )
+
+    # Syncing
+
+    def sync(self, request: SyncGroupRequest) -> Sync:
+        """Bring the leader's assignments, and get one's own when they are there."""
+        group = self._group_of_member(request.group_id)
+        if not isinstance(group, ClassicGroup):
+            return self._other_protocol().sync(group, request)
+        group.validate_member(request.member_id, request.group_instance_id)
+        if request.generation_id != group.generation:
+            raise KafkaError(Error.ILLEGAL_GENERATION)
+        if _differ(request.protocol_type, group.protocol_type) or _differ(
+            request.protocol_name, group.protocol
+        ):
+            raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
+        if group.state is State.PREPARING_REBALANCE:
+            raise KafkaError(Error.REBALANCE_IN_PROGRESS)
+        with self.rebalances.replies:
+            return self._sync(group, request)
+
+    def _sync(self, group: ClassicGroup, request: SyncGroupRequest) -> Sync:
+        self.rebalances.note_sync(group, request.member_id)
+        if group.state is State.STABLE:
+            return group.synced_response(request.member_id)
+        parked = group.parked_syncs[request.member_id] = Deferred()
+        if request.member_id == group.leader:
+            assignments = {assigned.member_id: assigned.assignment for assigned in request.assignments}
+            self.rebalances.settle(group, assignments)
+        return parked
+
+    # Heartbeats
+
+    def heartbeat(self, request: HeartbeatRequest) -> None:
+        """A member is alive; KafkaError tells it what to do."""
+        self._check_group_id(request.group_id)
+        group = self._find(request.group_id)
+        if group is None:
+            raise KafkaError(Error.UNKNOWN_MEMBER_ID)
+        if not isinstance(group, ClassicGroup):
+            self._other_protocol().heartbeat(group, request)
+            return
+        group.validate_member(request.member_id, request.group_instance_id)
+        if request.generation_id != group.generation:
+            raise KafkaError(Error.ILLEGAL_GENERATION)
+        self.rebalances.extend_session(group, group.members[request.member_id])
+        if group.state is State.PREPARING_REBALANCE:
+            raise KafkaError(Error.REBALANCE_IN_PROGRESS)
+
+    # Leaving
+
+    def leave(self, group_id: str, leavers: list[MemberIdentity]) -> list[MemberResponse]:
+        """Take members out of a group, each with its own outcome."""
+        self._check_group_id(group_id)
+        group = self._find(group_id)
+        if group is None:
+            return [_outcome(leaver, Error.UNKNOWN_MEMBER_ID) for leaver in leavers]
+        if not isinstance(group, ClassicGroup):
+            return self._other_protocol().leave(group, leavers)
+        with self.rebalances.replies:
+            outcomes = [self._leave(group, leaver) for leaver in leavers]
+            if any(outcome.error_code == Error.NONE for outcome in outcomes) and not group.is_empty:
+                self.rebalances.prepare_or_complete(group, "members have left")
+            return outcomes
+
+    def _leave(self, group: ClassicGroup, leaver: MemberIdentity) -> MemberResponse:
+        if leaver.member_id in group.pending:
+            self.rebalances.drop_pending(group, leaver.member_id)
+            return _outcome(leaver, Error.NONE)
+        try:
+            # An administrator removes a static member by its instance id alone.
+            member_id = leaver.member_id or group.static_member_id(leaver.group_instance_id) or ""
+            group.validate_member(member_id, leaver.group_instance_id)
+        except KafkaError as error:
+            return _outcome(leaver, error.error)
+        self.rebalances.dismiss(group, group.members[member_id])
+        return _outcome(leaver, Error.NONE)
+
+    # Finding
+
+    def _check_group_id(self, group_id: str) -> None:
+        if not group_id:
+            raise KafkaError(Error.INVALID_GROUP_ID)
+
+    def _find(self, group_id: str) -> Group | None:
+        return self._runtime.shard_of(group_id).groups.get(group_id)
+
+    def _group_of_member(self, group_id: str) -> Group:
+        self._check_group_id(group_id)
+        group = self._find(group_id)
+        if group is None or group.is_empty:
+            raise KafkaError(Error.UNKNOWN_MEMBER_ID)
+        return group
+
+    def _other_protocol(self) -> OtherProtocol:
+        if self.other_protocol is None:
+            raise KafkaError(Error.UNKNOWN_MEMBER_ID)
+        return self.other_protocol
+
+
+def new_member_id(prefix: str) -> str:
+    return f"{prefix}-{uuid.uuid4()}"
+
+
+def _differ(asked: str | None, chosen: str | None) -> bool:
+    """Old clients do not say what they take for the group's protocol."""
+    return asked is not None and chosen is not None and asked != chosen
+
+
+def _outcome(leaver: MemberIdentity, error: Error) -> MemberResponse:
+    return MemberResponse(
+        member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=error
+    )
+
+
+def _reason(reason: str | None) -> str:
+    return reason or "it gives no reason"

@@ -1,0 +1,268 @@
+"""How classic groups come from one generation to the next, and how they find that a member is dead."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from millrace.clock import Clock
+from millrace.config import BrokerConfig
+from millrace.coordinator.records import StateRecord
+from millrace.coordinator.runtime import Runtime
+from millrace.coordinator.timers import Timers
+from millrace.errors import Error, KafkaError
+from millrace.groups.classic import ClassicGroup, State
+from millrace.groups.classic_member import NO_ASSIGNMENT, Member
+from millrace.groups.replies import Replies
+from millrace.groups.shard import GroupShard
+from millrace.wire.messages.join_group import JoinGroupResponse
+from millrace.wire.messages.sync_group import SyncGroupResponse
+
+logger = logging.getLogger(__name__)
+
+# New members cannot heartbeat while their first join is parked, and a client that gives up on it comes again
+# as somebody else: those it leaves behind must not gather for ever.
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+
+Step = Callable[[], object]
+
+
+class Rebalances:
+    """Owned by the broker loop; not thread-safe."""
+
+    def __init__(
+        self, runtime: Runtime[GroupShard], *, config: BrokerConfig, clock: Clock, timers: Timers
+    ) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._clock = clock
+        self._timers = timers
+        self.replies = Replies()
+
+    # Joining
+
+    def prepare(self, group: ClassicGroup, reason: str) -> None:
+        """Begin a rebalance: every member has to join again."""
+        if group.state is State.COMPLETING_REBALANCE:
+            self._withdraw(group, Error.REBALANCE_IN_PROGRESS)
+        self._stop_waiting_for_syncs(group)
+        group.is_initial_rebalance = group.state is State.EMPTY
+        group.grew = False
+        group.move_to(State.PREPARING_REBALANCE, self._clock.now_ms())
+        logger.info("group %s: rebalancing after generation %d: %s", group.group_id, group.generation, reason)
+        if group.is_initial_rebalance:
+            delay_ms = self._config.group_initial_rebalance_delay_ms
+            self._wait_for_more(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+        elif group.all_joined:
+            self.complete(group)
+        else:
+            self._wait_for_joins(group)
+
+    def prepare_or_complete(self, group: ClassicGroup, reason: str) -> None:
+        if group.can_rebalance:
+            self.prepare(group, reason)
+        else:
+            self.complete_if_due(group)
+
+    def complete_if_due(self, group: ClassicGroup) -> None:
+        """End the joining when everybody has; an initial rebalance always takes its time."""
+        if group.state is State.PREPARING_REBALANCE and not group.is_initial_rebalance and group.all_joined:
+            self.complete(group)
+
+    def complete(self, group: ClassicGroup) -> None:
+        """Leave out who has not joined, and give the others their next generation."""
+        self._timers.cancel(_join_key(group))
+        self._drop_absent(group)
+        if not group.elect_leader() and group.members:
+            # Only static members are left, and none has come back: their session timeouts will decide.
+            self._wait_for_joins(group)
+            return
+        group.begin_generation(self._clock.now_ms())
+        if group.is_empty:
+            self._keep_empty(group)
+        else:
+            self._announce(group)
+
+    def _drop_absent(self, group: ClassicGroup) -> None:
+        """Members that did not join in time are out, but a static one may be on its way back."""
+        absent = [
+            member.member_id
+            for member in group.members.values()
+            if member.member_id not in group.parked_joins and member.group_instance_id is None
+        ]
+        for member_id in absent:
+            logger.info("group %s: member %s did not join in time", group.group_id, member_id)
+            group.remove(member_id)
+            self.end_session(group, member_id)
+
+    def _keep_empty(self, group: ClassicGroup) -> None:
+        try:
+            self.write(group, group.to_record())
+        except KafkaError as error:
+            # Nothing is lost: after a crash the last generation is back, and its members time out again.
+            logger.warning("group %s: that it is empty could not be written: %s", group.group_id, error)
+
+    def _announce(self, group: ClassicGroup) -> None:
+        for member in group.members.values():
+            parked = group.parked_joins.pop(member.member_id, None)
+            if parked is not None:
+                self.replies.add(parked, group.joined_response(member.member_id))
+            self.extend_session(group, member)
+            member.is_new = False
+        self._later(_sync_key(group), group.rebalance_timeout_ms, lambda: self._expire_syncs(group))
+
+    def _wait_for_joins(self, group: ClassicGroup) -> None:
+        self._later(_join_key(group), group.rebalance_timeout_ms, lambda: self.complete(group))
+
+    def _wait_for_more(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+        """Give a new group's other members time to come, again after each round in which one did."""
+
+        def complete_or_wait() -> None:
+            if not group.grew or not remaining_ms:
+                self.complete(group)
+                return
+            group.grew = False
+            next_delay_ms = min(self._config.group_initial_rebalance_delay_ms, remaining_ms)
+            self._wait_for_more(group, next_delay_ms, max(remaining_ms - delay_ms, 0))
+
+        self._later(_join_key(group), delay_ms, complete_or_wait)
+
+    # Assigning
+
+    def settle(self, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
+        """The leader has assigned: make it last, and tell everybody; if that fails all join again."""
+        try:
+            self.write(group, group.to_record(assignments))
+        except KafkaError as error:
+            logger.warning("group %s: its assignment could not be written: %s", group.group_id, error)
+            self._withdraw(group, error.error)
+            self.prepare_or_complete(group, "the assignment could not be stored")
+            return
+        logger.info(
+            "group %s: generation %d is stable with %d members",
+            group.group_id,
+            group.generation,
+            len(group.members),
+        )
+        self._answer_syncs(group, Error.NONE)
+
+    def note_sync(self, group: ClassicGroup, member_id: str) -> None:
+        group.unsynced.discard(member_id)
+        if not group.unsynced:
+            self._timers.cancel(_sync_key(group))
+
+    def _withdraw(self, group: ClassicGroup, error: Error) -> None:
+        """This generation comes to nothing."""
+        for member in group.members.values():
+            member.assignment = NO_ASSIGNMENT
+        self._answer_syncs(group, error)
+
+    def _answer_syncs(self, group: ClassicGroup, error: Error) -> None:
+        for member_id, parked in group.parked_syncs.items():
+            response = SyncGroupResponse(error_code=error) if error else group.synced_response(member_id)
+            self.replies.add(parked, response)
+            # Its session may have run out while it was waiting, which did not count.
+            self.extend_session(group, group.members[member_id])
+        group.parked_syncs.clear()
+
+    def _stop_waiting_for_syncs(self, group: ClassicGroup) -> None:
+        group.unsynced.clear()
+        self._timers.cancel(_sync_key(group))
+
+    def _expire_syncs(self, group: ClassicGroup) -> None:
+        """Members that joined but never came for their assignment are out."""
+        missing = set(group.unsynced)
+        if not missing:
+            return
+        for member_id in missing:
+            group.remove(member_id)
+            self.end_session(group, member_id)
+        self.prepare(group, f"{len(missing)} members did not ask for their assignment in time")
+
+    # Sessions
+
+    def extend_session(self, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
+        """A member was heard of: it may be silent for as long as its session lasts."""
+        self.expect(group, member.member_id, member.session_timeout_ms if timeout_ms is None else timeout_ms)
+
+    def expect(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
+        """Somebody, a member or not yet, has so long to be heard of."""
+        self._later(_heartbeat_key(group, member_id), timeout_ms, lambda: self._expire(group, member_id))
+
+    def end_session(self, group: ClassicGroup, member_id: str) -> None:
+        self._timers.cancel(_heartbeat_key(group, member_id))
+
+    def _expire(self, group: ClassicGroup, member_id: str) -> None:
+        member = group.members.get(member_id)
+        if member is None:
+            if member_id in group.pending:
+                group.pending.remove(member_id)
+                self._complete_without(group)
+            return
+        is_waiting = member_id in group.parked_joins or member_id in group.parked_syncs
+        if is_waiting and not member.is_new:
+            # It is the broker that owes it an answer; its session goes on with that.
+            return
+        logger.info("group %s: member %s was not heard of in time", group.group_id, member_id)
+        self.dismiss(group, member)
+        if group.state is State.PREPARING_REBALANCE:
+            self._complete_without(group)
+        else:
+            self.prepare_or_complete(group, f"member {member_id} was not heard of in time")
+
+    def _complete_without(self, group: ClassicGroup) -> None:
+        if group.state is State.PREPARING_REBALANCE and group.all_joined:
+            self.complete(group)
+
+    def drop_pending(self, group: ClassicGroup, member_id: str) -> None:
+        """Somebody who was given an id will not join with it."""
+        group.pending.discard(member_id)
+        self.end_session(group, member_id)
+
+    def dismiss(self, group: ClassicGroup, member: Member) -> None:
+        """Take a member out; what it is waiting with is answered so that, if alive, it joins afresh."""
+        waiting = group.parked_joins.get(member.member_id)
+        if waiting is not None:
+            self.replies.add(waiting, JoinGroupResponse(error_code=Error.UNKNOWN_MEMBER_ID))
+        parked = group.parked_syncs.get(member.member_id)
+        if parked is not None:
+            self.replies.add(parked, SyncGroupResponse(error_code=Error.UNKNOWN_MEMBER_ID))
+        group.remove(member.member_id)
+        self.end_session(group, member.member_id)
+
+    def abandon(self, group: ClassicGroup, error: Error) -> None:
+        """Answer everybody who waits, and let all timers go: the group ends, or changes its protocol."""
+        for member_id, waiting in group.parked_joins.items():
+            self.replies.add(waiting, JoinGroupResponse(error_code=error, member_id=member_id))
+        for parked in group.parked_syncs.values():
+            self.replies.add(parked, SyncGroupResponse(error_code=error))
+        group.parked_joins.clear()
+        group.parked_syncs.clear()
+        for member_id in (*group.members, *group.pending):
+            self.end_session(group, member_id)
+        self._timers.cancel(_join_key(group))
+        self._timers.cancel(_sync_key(group))
+
+    # Means
+
+    def write(self, group: ClassicGroup, record: StateRecord) -> None:
+        self._runtime.write(group.group_id, lambda _: ([record], None))
+
+    def _later(self, key: tuple[str, ...], delay_ms: int, step: Step) -> None:
+        def take_step() -> None:
+            with self.replies:
+                step()
+
+        self._timers.schedule(key, delay_ms, take_step)
+
+
+def _heartbeat_key(group: ClassicGroup, member_id: str) -> tuple[str, ...]:
+    return "heartbeat", group.group_id, member_id
+
+
+def _join_key(group: ClassicGroup) -> tuple[str, ...]:
+    return "join", group.group_id
+
+
+def _sync_key(group: ClassicGroup) -> tuple[str, ...]:
+    return "sync", group.group_id

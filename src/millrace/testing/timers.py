@@ -1,0 +1,44 @@
+"""Timers that fire when a test lets time pass."""
+
+import itertools
+from collections.abc import Hashable
+
+from millrace.coordinator.timers import Callback
+from millrace.testing.clock import ManualClock
+
+
+class ManualTimers:
+    """The coordinators' timers on a manual clock: advance() moves both, firing what comes due in order."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._numbers = itertools.count()
+        self._pending: dict[Hashable, tuple[int, int, Callback]] = {}
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._pending
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def schedule(self, key: Hashable, delay_ms: int, callback: Callback) -> None:
+        self._pending[key] = (self._clock.now_ms() + max(delay_ms, 0), next(self._numbers), callback)
+
+    def cancel(self, key: Hashable) -> None:
+        self._pending.pop(key, None)
+
+    def cancel_all(self) -> None:
+        self._pending.clear()
+
+    def advance(self, milliseconds: int) -> None:
+        """Let time pass; a callback sees the time that it was scheduled for."""
+        end_ms = self._clock.now_ms() + milliseconds
+        while self._pending:
+            key = min(self._pending, key=lambda key: self._pending[key][:2])
+            due_ms, _, callback = self._pending[key]
+            if due_ms > end_ms:
+                break
+            del self._pending[key]
+            self._clock.advance(max(due_ms - self._clock.now_ms(), 0))
+            callback()
+        self._clock.advance(end_ms - self._clock.now_ms())
