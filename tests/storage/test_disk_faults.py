@@ -93,7 +93,7 @@ def test_a_roll_on_a_full_disk_costs_only_what_can_be_rebuilt(open_log, make_bat
     assert log.append(make_batch(), leader_epoch=0).base_offset == 3
     log.close()
     log = open_log(config, clean=True)
-    log._read_positions.clear()
+    log._reader.forget_positions()
     assert log.read(2, 1, min_one_batch=True) is not None
     assert stored_offsets(log) == [0, 1, 2, 3]
 
@@ -112,7 +112,7 @@ def test_an_index_that_cannot_be_written_does_not_stop_appends(
         for _ in range(10):
             log.append(make_batch(), leader_epoch=0)
     assert "cannot write the index" in caplog.text
-    log._read_positions.clear()
+    log._reader.forget_positions()
     assert log.read(9, 1, min_one_batch=True) is not None
     log.close()
     assert len(log.segments[0].offset_index) == 9

@@ -7,6 +7,7 @@ import pytest
 
 from millrace.config import LogConfig
 from millrace.errors import Error, KafkaError
+from millrace.storage.reader import Reader
 from millrace.wire.records import iterate_batches
 
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=300)
@@ -40,7 +41,7 @@ def test_every_offset_is_found(open_log, make_batch):
     log = open_log(SMALL)
     fill(log, make_batch, 20, count=3)
     for offset in range(60):
-        log._read_positions.clear()
+        log._reader.forget_positions()
         assert offsets(log.read(offset, 1, min_one_batch=True)) == [offset // 3 * 3]
 
 
@@ -99,7 +100,7 @@ def test_a_reader_that_goes_on_needs_no_search(open_log, make_batch, monkeypatch
     def no_search(*_):
         raise AssertionError("searched")
 
-    monkeypatch.setattr(type(log), "_locate", no_search)
+    monkeypatch.setattr(Reader, "_locate", no_search)
     while piece is not None and position < 200:
         piece = log.read(position, 20 * size, min_one_batch=True)
         assert offsets(piece)[0] == position
@@ -126,7 +127,7 @@ def test_the_cost_of_a_search_does_not_grow_with_the_log(open_log, make_batch, m
     costs = []
     for _ in range(3):
         fill(log, make_batch, 1000)
-        log._read_positions.clear()
+        log._reader.forget_positions()
         preads.clear()
         log.read(log.log_end_offset - 500, 1, min_one_batch=True)
         costs.append(sum(preads))

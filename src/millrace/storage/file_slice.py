@@ -8,12 +8,14 @@ from millrace.disk import OpenFile
 class FileSlice:
     """Bytes of a segment for sendfile; keeps the file open while referenced."""
 
-    __slots__ = ("file", "length", "position")
+    __slots__ = ("file", "length", "next_offset", "position")
 
-    def __init__(self, file: OpenFile, position: int, length: int) -> None:
+    def __init__(self, file: OpenFile, position: int, length: int, next_offset: int = -1) -> None:
         self.file = file
         self.position = position
         self.length = length
+        # The offset that follows the last batch.
+        self.next_offset = next_offset
 
     def __len__(self) -> int:
         return self.length

@@ -4,10 +4,8 @@ import logging
 import random
 import shutil
 import struct
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +20,7 @@ from millrace.storage.indexes import TimeIndex
 from millrace.storage.log_dir import doomed_path
 from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX, Snapshots
 from millrace.storage.producer_state import Producer
+from millrace.storage.reader import Reader
 from millrace.storage.recovery import LoadedLog, Loader
 from millrace.storage.segment import (
     INDEX_SUFFIXES,
@@ -38,7 +37,6 @@ logger = logging.getLogger(__name__)
 PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
 # Behind this much log a flush also keeps the producers, so that a recovery need not replay more.
 _SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
-_REMEMBERED_READ_POSITIONS = 32
 
 # Base offset, length, leader epoch: what a batch starts with and the broker decides about.
 _BATCH_START = struct.Struct(">qii")
@@ -67,7 +65,7 @@ class Log:
         "_producer_id_expiration_ms",
         "_producers",
         "_quiet_until",
-        "_read_positions",
+        "_reader",
         "_roll_jitter_ms",
         "_rules",
         "_sealed_bytes",
@@ -133,8 +131,7 @@ class Log:
         self._snapshots = Snapshots(directory, disk, loaded.snapshot_offset)
         self._snapshot_size = self.size
         self._quiet_until = 0.0
-        # Offset to segment and position, for the offsets where recent reads ended.
-        self._read_positions: dict[int, tuple[Segment, int]] = {}
+        self._reader = Reader(self.segments)
         self.config = config
 
     @property
@@ -241,7 +238,7 @@ class Log:
         self._active = active
         self._sealed_bytes += sealed.size
         self._roll_jitter_ms = _pick_jitter(self._config)
-        self._read_positions.clear()
+        self._reader.forget_positions()
 
     def _write_indexes(self, write: Callable[[], None]) -> None:
         try:
@@ -277,64 +274,9 @@ class Log:
         if offset >= up_to:
             return None
         try:
-            return self._read(offset, max_bytes, min_one_batch, up_to)
+            return self._reader.read(offset, max_bytes, min_one_batch, up_to, end_offset)
         except OSError as failure:
             raise self._storage_error("read", failure) from failure
-
-    def _read(self, offset: int, max_bytes: int, min_one_batch: bool, up_to: int) -> FileSlice | None:
-        found = self._read_positions.get(offset) or self._locate(offset)
-        if found is None:
-            return None
-        segment, start = found
-        end, next_offset = self._end_of(segment, up_to)
-        if end - start > max_bytes:
-            cut, header = segment.cut(start, start + max_bytes)
-            if cut > start:
-                end, next_offset = cut, header.base_offset
-            elif min_one_batch:
-                end, next_offset = start + header.size, header.next_offset
-            else:
-                return None
-        if end <= start:
-            return None
-        # Readers mostly go on where they stopped, which then needs no search.
-        self._remember_position(next_offset, segment, end)
-        return FileSlice(segment.file, start, end - start)
-
-    def _locate(self, offset: int) -> tuple[Segment, int] | None:
-        first = self._segment_number(offset)
-        for segment in self.segments[first:]:
-            # Compaction may have taken what lay between a segment's last batch and the next segment.
-            found = segment.locate(offset)
-            if found is not None:
-                self._remember_position(offset, segment, found[0])
-                return segment, found[0]
-        return None
-
-    def _segment_number(self, offset: int) -> int:
-        return max(bisect_right(self.segments, offset, key=attrgetter("base_offset")) - 1, 0)
-
-    def _end_of(self, segment: Segment, up_to: int) -> tuple[int, int]:
-        """Where a read in a segment ends at most, and the offset that follows."""
-        if segment is self._active:
-            next_offset = self.log_end_offset
-        else:
-            next_offset = self.segments[self._segment_number(segment.base_offset) + 1].base_offset
-        if up_to >= next_offset:
-            return segment.size, next_offset
-        remembered = self._read_positions.get(up_to)
-        if remembered is not None and remembered[0] is segment:
-            return remembered[1], up_to
-        found = segment.locate(up_to)
-        return (found[0] if found else segment.size), up_to
-
-    def _remember_position(self, offset: int, segment: Segment, position: int) -> None:
-        if segment is not self._active and position == segment.size:
-            return
-        positions = self._read_positions
-        if len(positions) >= _REMEMBERED_READ_POSITIONS and offset not in positions:
-            del positions[next(iter(positions))]
-        positions[offset] = (segment, position)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record whose timestamp is at least the given one."""
@@ -396,7 +338,7 @@ class Log:
         removed = self.segments[:count]
         del self.segments[:count]
         self._sealed_bytes -= sum(segment.size for segment in removed)
-        self._read_positions.clear()
+        self._reader.forget_positions()
         logger.info("%s: removing %d expired segments", self.directory, count)
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         self._leader_epochs.truncate_from_start(self.log_start_offset)
@@ -416,7 +358,7 @@ class Log:
 
         Nothing is done, and None returned, where retention has meanwhile taken one of them.
         """
-        first = self._segment_number(replaced[0])
+        first = self._reader.segment_number(replaced[0])
         old = self.segments[first : first + len(replaced)]
         if [segment.base_offset for segment in old] != list(replaced):
             return None
@@ -426,7 +368,7 @@ class Log:
         new = Segment.listed(self.directory, base_offset, self._disk, self._config.index_interval_bytes)
         self.segments[first : first + len(replaced)] = [new]
         self._sealed_bytes += new.size - sum(segment.size for segment in old)
-        self._read_positions.clear()
+        self._reader.forget_positions()
         return retired
 
     # Flushing and closing
@@ -442,7 +384,7 @@ class Log:
             return self._prepare_flush()
 
     def _prepare_flush(self) -> Flush:
-        dirty = self.segments[self._segment_number(self.recovery_point) :]
+        dirty = self.segments[self._reader.segment_number(self.recovery_point) :]
         # A recovery starts from the active segment's newest index entry before the recovery point.
         self._write_indexes(self._active.write_indexes)
         if self.size - self._snapshot_size > _SNAPSHOT_INTERVAL_BYTES:
@@ -483,7 +425,7 @@ class Log:
         """Let go of all files and leave the directory as a killed process would."""
         for segment in self.segments:
             segment.release_file()
-        self._read_positions.clear()
+        self._reader.forget_positions()
 
     def delete(self) -> Callable[[], None]:
         """Take the log out of the way by renaming its directory; returns the slow rest, for a thread."""
