@@ -55,6 +55,11 @@ def events(count: int, seed: int = 7) -> Iterator[tuple[bytes, bytes]]:
         yield pool[number % len(pool)]
 
 
+def create_topic(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(SILENCE_SECONDS)
+
+
 def feed(bootstrap: str, count: int, progress: Progress) -> Leg:
     producer = Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 500_000}
@@ -128,10 +133,7 @@ def main() -> None:
     with BrokerProcess() as broker:
         ready_ms = (time.perf_counter() - began) * 1000
         console.print(f"a Kafka broker is at [bold]{broker.bootstrap}[/bold], data in {broker.data_dir}")
-        created = AdminClient({"bootstrap.servers": broker.bootstrap}).create_topics(
-            [NewTopic(TOPIC, PARTITIONS)]
-        )
-        created[TOPIC].result(SILENCE_SECONDS)
+        create_topic(broker.bootstrap)
         columns = (
             TextColumn("{task.description:>22}"),
             BarColumn(),
