@@ -33,6 +33,7 @@ from millrace.replication.upkeep import Upkeep
 from millrace.storage.cleaner import Cleaner
 from millrace.storage.log_dir import LogDir, LogDirInUse
 from millrace.txn.producer_ids import ProducerIds
+from millrace.txn.transactions import Transactions
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class Broker:
         self._cleaner: Cleaner
         self._timers: LoopTimers
         self._groups: Groups
+        self._transactions: Transactions
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -160,6 +162,14 @@ class Broker:
             clock=self._clock,
             timers=self._timers,
         )
+        self._transactions = Transactions(
+            partitions=self.partitions,
+            producer_ids=self._producer_ids,
+            create_topic=self._create_internal_topic,
+            config=self.config,
+            clock=self._clock,
+            timers=self._timers,
+        )
         self._upkeep = Upkeep(
             self.partitions, self.config, clock=self._clock, run_in_thread=self._run_in_thread
         )
@@ -173,9 +183,14 @@ class Broker:
         )
 
     def _coordinate(self) -> None:
-        """Bring back groups and offsets in the background, and keep them in order."""
-        for work in (self._groups.runtime.load(), self._groups.expire_forever()):
+        """Bring back groups, offsets and transactions in the background, and keep them in order."""
+        for work in (
+            self._groups.runtime.load(),
+            self._transactions.runtime.load(),
+            self._groups.expire_forever(),
+        ):
             self._tasks.append(self._loop.create_task(work))
+        self._transactions.start()
 
     async def stop(self) -> None:
         """Stop serving, flush and close every log, and leave the mark of a clean stop."""
@@ -217,6 +232,7 @@ class Broker:
             producer_ids=self._producer_ids,
             fetch_sessions=self._fetch_sessions,
             groups=self._groups,
+            transactions=self._transactions,
             clock=self._clock,
             loop=self._loop,
             run_in_thread=self._run_in_thread,

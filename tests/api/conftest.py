@@ -18,14 +18,17 @@ from millrace.coordinator.timers import LoopTimers
 from millrace.errors import KafkaError
 from millrace.groups.coordinator import Groups
 from millrace.txn.producer_ids import ProducerIds
+from millrace.txn.transactions import Transactions
 
 from ..node import Node
 
 Call = Callable[..., Any]
 
+SMALL_INTERNAL_TOPICS = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}
+
 
 def new_context(node: Node, properties: dict[str, str] | None = None) -> Context:
-    cluster = node.open({"offsets.topic.num.partitions": "4", **(properties or {})})
+    cluster = node.open(SMALL_INTERNAL_TOPICS | (properties or {}))
     clock = Clock()
     loop = asyncio.new_event_loop()
 
@@ -34,19 +37,32 @@ def new_context(node: Node, properties: dict[str, str] | None = None) -> Context
         done.set_result(work())
         return done
 
+    def create_topic(name: str, partitions: int, configs: dict[str, str]) -> object:
+        return cluster.create_topic(name, partitions, configs=configs)
+
+    producer_ids = ProducerIds(cluster.partitions.log_dirs[0])
+    timers = LoopTimers(loop)
     return Context(
         config=cluster.config,
         cluster=cluster,
         partitions=cluster.partitions,
-        producer_ids=ProducerIds(cluster.partitions.log_dirs[0]),
+        producer_ids=producer_ids,
         fetch_sessions=FetchSessions(10, 1000, clock),
         groups=Groups(
             topics=cluster,
             partitions=cluster.partitions,
-            create_topic=lambda name, count, configs: cluster.create_topic(name, count, configs=configs),
+            create_topic=create_topic,
             config=cluster.config,
             clock=clock,
-            timers=LoopTimers(loop),
+            timers=timers,
+        ),
+        transactions=Transactions(
+            partitions=cluster.partitions,
+            producer_ids=producer_ids,
+            create_topic=create_topic,
+            config=cluster.config,
+            clock=clock,
+            timers=timers,
         ),
         clock=clock,
         loop=loop,

@@ -28,6 +28,18 @@ def test_a_client_must_name_its_software_properly(call: Call) -> None:
         assert call(request, version=2).error_code == Error.NONE
 
 
-def test_no_features_are_claimed(call: Call) -> None:
+def test_features_are_told_with_the_level_in_force(call: Call) -> None:
     response = call(ApiVersionsRequest(client_software_name="a", client_software_version="1"))
-    assert response.supported_features == response.finalized_features == []
+    supported = {feature.name: feature for feature in response.supported_features}
+    finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
+    assert finalized["transaction.version"] == 2
+    assert response.finalized_features_epoch >= 0
+    for name, level in finalized.items():
+        assert supported[name].min_version <= level <= supported[name].max_version
+
+
+def test_clients_of_version_3_are_spared_features_whose_lowest_level_is_0(call: Call) -> None:
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    response = call(request, version=3)
+    assert all(feature.min_version > 0 for feature in response.supported_features)
+    assert "transaction.version" in {feature.name for feature in response.finalized_features}

@@ -18,8 +18,3 @@ def test_a_producer_that_asks_again_starts_afresh(call: Call) -> None:
     )
     assert again.producer_id != first.producer_id
     assert (again.producer_epoch, again.error_code) == (0, Error.NONE)
-
-
-def test_transactions_are_refused(call: Call) -> None:
-    assert call(InitProducerIdRequest(transactional_id="t")).error_code == Error.UNSUPPORTED_VERSION
-    assert call(InitProducerIdRequest(transactional_id="")).error_code == Error.INVALID_REQUEST

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from millrace.api import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     api_versions,
     create_partitions,
@@ -14,6 +16,8 @@ from millrace.api import (
     describe_configs,
     describe_log_dirs,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -24,6 +28,7 @@ from millrace.api import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -31,8 +36,11 @@ from millrace.api import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
 )
 from millrace.api.dispatch import Handler
+from millrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from millrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from millrace.wire.messages.alter_configs import AlterConfigsRequest
 from millrace.wire.messages.api_versions import ApiVersionsRequest
 from millrace.wire.messages.create_partitions import CreatePartitionsRequest
@@ -44,6 +52,8 @@ from millrace.wire.messages.describe_cluster import DescribeClusterRequest
 from millrace.wire.messages.describe_configs import DescribeConfigsRequest
 from millrace.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from millrace.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from millrace.wire.messages.describe_transactions import DescribeTransactionsRequest
+from millrace.wire.messages.end_txn import EndTxnRequest
 from millrace.wire.messages.fetch import FetchRequest
 from millrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from millrace.wire.messages.heartbeat import HeartbeatRequest
@@ -54,6 +64,7 @@ from millrace.wire.messages.leave_group import LeaveGroupRequest
 from millrace.wire.messages.list_config_resources import ListConfigResourcesRequest
 from millrace.wire.messages.list_groups import ListGroupsRequest
 from millrace.wire.messages.list_offsets import ListOffsetsRequest
+from millrace.wire.messages.list_transactions import ListTransactionsRequest
 from millrace.wire.messages.metadata import MetadataRequest
 from millrace.wire.messages.offset_commit import OffsetCommitRequest
 from millrace.wire.messages.offset_delete import OffsetDeleteRequest
@@ -61,6 +72,7 @@ from millrace.wire.messages.offset_fetch import OffsetFetchRequest
 from millrace.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from millrace.wire.messages.produce import ProduceRequest
 from millrace.wire.messages.sync_group import SyncGroupRequest
+from millrace.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 HANDLERS = (
     Handler(ProduceRequest, produce.handle, 3, 13),
@@ -83,12 +95,18 @@ HANDLERS = (
     Handler(DeleteRecordsRequest, delete_records.handle, 0, 2),
     Handler(InitProducerIdRequest, init_producer_id.handle, 0, 5),
     Handler(OffsetForLeaderEpochRequest, offset_for_leader_epoch.handle, 2, 4),
+    Handler(AddPartitionsToTxnRequest, add_partitions_to_txn.handle, 0, 5),
+    Handler(AddOffsetsToTxnRequest, add_offsets_to_txn.handle, 0, 4),
+    Handler(EndTxnRequest, end_txn.handle, 0, 5),
+    Handler(TxnOffsetCommitRequest, txn_offset_commit.handle, 0, 5),
     Handler(DescribeConfigsRequest, describe_configs.handle, 1, 4),
     Handler(AlterConfigsRequest, alter_configs.handle, 0, 2),
     Handler(DescribeLogDirsRequest, describe_log_dirs.handle, 1, 5),
     Handler(CreatePartitionsRequest, create_partitions.handle, 0, 3),
     Handler(IncrementalAlterConfigsRequest, incremental_alter_configs.handle, 0, 1),
     Handler(DescribeClusterRequest, describe_cluster.handle, 0, 2),
+    Handler(DescribeTransactionsRequest, describe_transactions.handle, 0, 0),
+    Handler(ListTransactionsRequest, list_transactions.handle, 0, 2),
     Handler(ListConfigResourcesRequest, list_config_resources.handle, 0, 1),
     Handler(DescribeTopicPartitionsRequest, describe_topic_partitions.handle, 0, 0),
 )

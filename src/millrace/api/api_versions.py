@@ -1,14 +1,22 @@
-"""ApiVersions v0-4. v3: flexible, the client's software, features. v4: features whose lowest version is 0."""
+"""ApiVersions v0-4. v3: flexible, the client's software, features. v4: features whose lowest level is 0."""
 
 from __future__ import annotations
 
 import re
 
 from millrace.api.context import Context
+from millrace.api.features import EPOCH, FEATURES
 from millrace.errors import Error, KafkaError
-from millrace.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from millrace.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+LEVEL_ZERO_FROM = 4
 
 
 def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -17,10 +25,22 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         raise KafkaError(Error.INVALID_REQUEST)
-    # No feature levels: those that exist concern transactions and the newer kinds of groups.
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=lowest, max_version=highest)
             for key, lowest, highest in ctx.api_versions
-        ]
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=feature.name, min_version=feature.lowest, max_version=feature.highest)
+            for feature in FEATURES
+            # Clients of v3 fail to read a lowest level of 0.
+            if feature.lowest > 0 or ctx.api_version >= LEVEL_ZERO_FROM
+        ],
+        finalized_features_epoch=EPOCH,
+        finalized_features=[
+            FinalizedFeatureKey(
+                name=feature.name, max_version_level=feature.finalized, min_version_level=feature.finalized
+            )
+            for feature in FEATURES
+        ],
     )

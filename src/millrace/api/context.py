@@ -13,6 +13,7 @@ from millrace.config import BrokerConfig, Listener
 from millrace.groups.coordinator import Groups
 from millrace.replication.partitions import Partitions
 from millrace.txn.producer_ids import ProducerIds
+from millrace.txn.transactions import Transactions
 
 
 @dataclass(slots=True)
@@ -25,6 +26,7 @@ class Context:
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     groups: Groups
+    transactions: Transactions
     clock: Clock
     loop: asyncio.AbstractEventLoop
     run_in_thread: Callable[[Callable[[], object]], asyncio.Future[object]]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from millrace.api.context import Context
+from millrace.coordinator.runtime import Runtime
 from millrace.errors import Error, KafkaError
+from millrace.groups.shard import GroupShard
+from millrace.txn.shard import TransactionShard
 from millrace.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -44,6 +47,7 @@ def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
 
 def _ask_coordinator(ctx: Context, key_type: int, key: str) -> None:
     """This broker coordinates everything; asking brings the internal topic into being."""
+    runtime: Runtime[GroupShard] | Runtime[TransactionShard]
     if key_type == GROUP:
         runtime = ctx.groups.runtime
     elif key_type == TRANSACTION:

@@ -1,4 +1,4 @@
-"""InitProducerId v0-5. v2: flexible. v3: a producer may name the id and epoch it had."""
+"""InitProducerId v0-5. v2: flexible. v3: a producer may name the id and epoch it had. v4: PRODUCER_FENCED."""
 
 from __future__ import annotations
 
@@ -6,16 +6,39 @@ import logging
 
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
+from millrace.txn.transaction import ProducerIdentity
 from millrace.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from millrace.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 logger = logging.getLogger(__name__)
 
+PRODUCER_FENCED_FROM = 4
+
 
 def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    if request.transactional_id == "":
-        raise KafkaError(Error.INVALID_REQUEST, "A transactional id must not be empty.")
-    if request.transactional_id is not None:
-        raise KafkaError(Error.UNSUPPORTED_VERSION, "This broker does not offer transactions yet.")
+    expected = _expected(request)
+    if request.transactional_id is None:
+        return _without_transactions(ctx)
+    try:
+        producer = ctx.transactions.init_producer_id(
+            request.transactional_id, request.transaction_timeout_ms, expected
+        )
+    except KafkaError as error:
+        if error.error is Error.PRODUCER_FENCED and ctx.api_version < PRODUCER_FENCED_FROM:
+            raise KafkaError(Error.INVALID_PRODUCER_EPOCH) from error
+        raise
+    return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
+
+
+def _expected(request: InitProducerIdRequest) -> ProducerIdentity | None:
+    has_id = request.producer_id != NO_PRODUCER_ID
+    has_epoch = request.producer_epoch != NO_PRODUCER_EPOCH
+    if has_id != has_epoch:
+        raise KafkaError(Error.INVALID_REQUEST, "A producer names both its id and its epoch, or neither.")
+    return ProducerIdentity(request.producer_id, request.producer_epoch) if has_id else None
+
+
+def _without_transactions(ctx: Context) -> InitProducerIdResponse:
     # A producer without transactions that asks again starts afresh, whatever id it had.
     try:
         return InitProducerIdResponse(producer_id=ctx.producer_ids.allocate(), producer_epoch=0)

@@ -113,6 +113,29 @@ class BrokerConfig:
         "Bytes of requests held in memory before reading pauses; -1 is no limit, Kafka's default.",
     )
     socket_request_max_bytes: int = integer(100 << 20, "Largest request that is accepted.", at_least=1)
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = integer(
+        10 * SECOND_MS, "How often transactions that take too long are looked for.", at_least=1
+    )
+    transaction_max_timeout_ms: int = integer(
+        15 * MINUTE_MS, "Longest timeout that a producer may ask for its transactions.", at_least=1
+    )
+    transaction_partition_verification_enable: bool = boolean(
+        True,
+        "Whether a transaction's first append to a partition must be announced to its coordinator.",
+        scope=_DYNAMIC,
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = integer(
+        HOUR_MS, "How often unused transactional ids are looked for.", at_least=1
+    )
+    transaction_state_log_num_partitions: int = integer(
+        50, "Partitions of the topic that keeps transactions, when it is created.", at_least=1
+    )
+    transaction_state_log_segment_bytes: int = integer(
+        100 << 20, "Segment size of the topic that keeps transactions.", at_least=1
+    )
+    transactional_id_expiration_ms: int = integer(
+        7 * DAY_MS, "How long a transactional id without transactions is kept.", at_least=1
+    )
 
     # Resolved from several options together.
     node_id: int = 1

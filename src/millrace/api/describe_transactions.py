@@ -1,0 +1,53 @@
+"""DescribeTransactions v0."""
+
+from __future__ import annotations
+
+from millrace.api.context import Context
+from millrace.errors import Error, KafkaError
+from millrace.txn.transaction import State, Transaction
+from millrace.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+
+def handle(ctx: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[
+            _describe(ctx, transactional_id) for transactional_id in request.transactional_ids
+        ]
+    )
+
+
+def _describe(ctx: Context, transactional_id: str) -> TransactionState:
+    try:
+        transaction = _find(ctx, transactional_id)
+    except KafkaError as error:
+        return TransactionState(transactional_id=transactional_id, error_code=error.error)
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.label,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.started_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        topics=_topics(transaction),
+    )
+
+
+def _find(ctx: Context, transactional_id: str) -> Transaction:
+    if not transactional_id:
+        raise KafkaError(Error.INVALID_REQUEST)
+    transaction = ctx.transactions.find(transactional_id)
+    if transaction is None or transaction.state is State.DEAD:
+        raise KafkaError(Error.TRANSACTIONAL_ID_NOT_FOUND)
+    return transaction
+
+
+def _topics(transaction: Transaction) -> list[TopicData]:
+    topics: dict[str, TopicData] = {}
+    for topic, partition in sorted(transaction.partitions):
+        topics.setdefault(topic, TopicData(topic=topic)).partitions.append(partition)
+    return list(topics.values())

@@ -1,0 +1,58 @@
+"""ListTransactions v0-2. v1: by duration. v2: by a pattern of the transactional id."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from millrace.api.context import Context
+from millrace.errors import Error, KafkaError
+from millrace.txn.transaction import STATES_BY_LABEL, Transaction
+from millrace.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+
+def handle(ctx: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    if ctx.transactions.runtime.is_loading:
+        raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
+    is_asked_for = _filter(request, ctx.clock.now_ms())
+    return ListTransactionsResponse(
+        unknown_state_filters=[state for state in request.state_filters if state not in STATES_BY_LABEL],
+        transaction_states=[
+            TransactionState(
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.label,
+            )
+            for transaction in ctx.transactions
+            if is_asked_for(transaction)
+        ],
+    )
+
+
+def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[Transaction], bool]:
+    labels = set(request.state_filters)
+    producer_ids = set(request.producer_id_filters)
+    pattern = _compile(request.transactional_id_pattern)
+
+    def is_asked_for(transaction: Transaction) -> bool:
+        return (
+            (not labels or transaction.state.label in labels)
+            and (not producer_ids or transaction.producer_id in producer_ids)
+            and (request.duration_filter < 0 or now_ms - transaction.started_ms > request.duration_filter)
+            and (pattern is None or pattern.fullmatch(transaction.transactional_id) is not None)
+        )
+
+    return is_asked_for
+
+
+def _compile(pattern: str | None) -> re.Pattern[str] | None:
+    if not pattern:
+        return None
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise KafkaError(Error.INVALID_REGULAR_EXPRESSION, f"{pattern!r}: {error}") from error
