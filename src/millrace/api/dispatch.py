@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
-from millrace.net.connection import CloseConnection, Reply
+from millrace.net.connection import CloseConnection, LateReply, Reply
 from millrace.net.deferred import Deferred
 from millrace.wire.codec import decoder
 from millrace.wire.frames import RequestHeader, encode_response, read_request_header
@@ -53,7 +53,7 @@ class Dispatcher:
         self._handlers = handlers
         self._interceptors = interceptors
 
-    def __call__(self, frame: memoryview) -> Reply | Deferred[Reply]:
+    def __call__(self, frame: memoryview) -> Reply | LateReply:
         try:
             header, position = read_request_header(frame)
         except KafkaError as error:
@@ -73,12 +73,10 @@ class Dispatcher:
                 response = self._interceptors[header.api_key](ctx, handler, request)
             else:
                 response = handler.handle(ctx, request)
-        except CloseConnection:
-            raise
         except Exception as error:
             response = error_response(handler, error)
         if isinstance(response, Response):
-            return encode_response(response, header.api_version, header.correlation_id)
+            return _encode(response, header)
         if response is None:
             return None
         if isinstance(response, Deferred):
@@ -95,29 +93,34 @@ class Dispatcher:
         response.api_keys = list(api_version_ranges(own))
         return encode_response(response, 0, header.correlation_id)
 
-    def _encode_later(
-        self, response: Deferred[Any], handler: Handler, header: RequestHeader
-    ) -> Deferred[Reply]:
-        reply: Deferred[Reply] = Deferred(on_cancel=response.cancel)
+    def _encode_later(self, response: Deferred[Any], handler: Handler, header: RequestHeader) -> LateReply:
+        reply: LateReply = Deferred(on_cancel=response.cancel)
 
         def encode(result: Any) -> None:
-            if isinstance(result, BaseException):
-                result = error_response(handler, result)
-            reply.resolve(
-                None if result is None else encode_response(result, header.api_version, header.correlation_id)
-            )
+            try:
+                if isinstance(result, BaseException):
+                    result = error_response(handler, result)
+                reply.resolve(None if result is None else _encode(result, header))
+            except CloseConnection as error:
+                reply.resolve(error)
 
         response.then(encode)
         return reply
 
-    def _run(
-        self, response: Coroutine[Any, Any, Any], handler: Handler, header: RequestHeader
-    ) -> Deferred[Reply]:
+    def _run(self, response: Coroutine[Any, Any, Any], handler: Handler, header: RequestHeader) -> LateReply:
         task = self._ctx.loop.create_task(response)
         # Not cancelled with its connection: what was begun, such as deleting a topic, is finished.
         outcome: Deferred[Any] = Deferred()
         task.add_done_callback(lambda done: outcome.resolve(done.exception() or done.result()))
         return self._encode_later(outcome, handler, header)
+
+
+def _encode(response: Response, header: RequestHeader) -> Reply:
+    try:
+        return encode_response(response, header.api_version, header.correlation_id)
+    except Exception as error:
+        logger.error("a bug: %s cannot be sent", type(response).__name__, exc_info=error)
+        raise CloseConnection(f"the broker failed to encode its {type(response).__name__}") from error
 
 
 def api_version_ranges(ranges: list[tuple[int, int, int]]) -> list[Any]:
@@ -126,6 +129,8 @@ def api_version_ranges(ranges: list[tuple[int, int, int]]) -> list[Any]:
 
 def error_response(handler: Handler, error: BaseException) -> Any:
     """The response that carries an error which concerns the request as a whole."""
+    if isinstance(error, CloseConnection):
+        raise error
     if isinstance(error, KafkaError):
         code, message = error.error, error.message
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 
@@ -22,7 +23,8 @@ class FrameBuffers:
     __slots__ = ("_free", "_overdraft", "_waiting", "bytes_in_use", "limit", "scratch")
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
+        # As in Kafka, a negative limit is none.
+        self.limit: float = limit if limit >= 0 else math.inf
         self.bytes_in_use = 0
         # Whole frames are parsed here in place; one for all connections, since each is done when it returns.
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
@@ -31,13 +33,18 @@ class FrameBuffers:
         self._waiting: deque[Callable[[], object]] = deque()
 
     @property
+    def full(self) -> bool:
+        """Whether nothing more can be had until something is given back."""
+        return self.bytes_in_use >= self.limit
+
+    @property
     def short(self) -> bool:
         """Whether somebody waits for memory."""
         return bool(self._waiting)
 
     def take(self, size: int) -> bytearray | None:
         """A buffer for a frame of `size` bytes (or for the start of a large one), if there is room."""
-        if self.bytes_in_use >= self.limit:
+        if self.full:
             return None
         capacity = POOLED_BYTES if size > SCRATCH_BYTES else size
         self.bytes_in_use += capacity
@@ -47,7 +54,7 @@ class FrameBuffers:
 
     def grow(self, buffer: bytearray, size: int) -> bytearray | None:
         """A copy of a full `buffer`, twice as large but within the frame's `size`, if there is room."""
-        overdrawn = self.bytes_in_use >= self.limit
+        overdrawn = self.full
         if overdrawn and self._overdraft is not None and self._overdraft is not buffer:
             return None
         capacity = min(2 * len(buffer), size)
@@ -65,9 +72,20 @@ class FrameBuffers:
             self._overdraft = None
         if len(buffer) == POOLED_BYTES and len(self._free) < POOLED_BUFFERS:
             self._free.append(buffer)
-        while self._waiting and self.bytes_in_use < self.limit:
-            self._waiting.popleft()()
+        self._wake()
+
+    def hold(self, size: int) -> None:
+        """Count bytes that a connection keeps elsewhere."""
+        self.bytes_in_use += size
+
+    def release(self, size: int) -> None:
+        self.bytes_in_use -= size
+        self._wake()
 
     def wait(self, resume: Callable[[], object]) -> None:
         """Call `resume` when there is room again, or may be."""
         self._waiting.append(resume)
+
+    def _wake(self) -> None:
+        while self._waiting and not self.full:
+            self._waiting.popleft()()

@@ -26,6 +26,12 @@ SIZE = struct.Struct(">i")
 # Sendfile calls per turn of the loop: one hungry consumer must not starve the others.
 SENDFILE_CALLS_PER_TURN = 4
 BUFFERS_PER_SEND = 64
+# Pieces of replies that gather before they are sent and others get their turn, however many requests wait.
+PIECES_PER_TURN = 16
+# What is read at once while memory is short: enough for any request but those with records.
+SCARCE_READ_BYTES = 16 * 1024
+# Whoever sends a large frame more slowly than this is not let to hold memory that others wait for.
+MIN_FRAME_BYTES_PER_SECOND = 64 * 1024
 # The api key, its version and the correlation id.
 MIN_FRAME_BYTES = 8
 
@@ -47,12 +53,14 @@ Chunk: TypeAlias = "Bytes | FileRange"
 Reply: TypeAlias = "Sequence[Chunk] | None"
 """What goes back for a request; None is no answer at all (Produce with acks=0)."""
 
-Dispatch: TypeAlias = "Callable[[memoryview], Reply | Deferred[Reply]]"
-"""Handles one frame. The frame's memory is the caller's again when it returns."""
-
 
 class CloseConnection(Exception):
     """The client sent what cannot be answered; the text says what."""
+
+
+LateReply: TypeAlias = "Deferred[Reply | CloseConnection]"
+Dispatch: TypeAlias = "Callable[[memoryview], Reply | LateReply]"
+"""Handles one frame. The frame's memory is the caller's again when it returns."""
 
 
 class Connection:
@@ -65,7 +73,9 @@ class Connection:
         "_dispatch",
         "_fd",
         "_filled",
+        "_frame_began",
         "_frame_size",
+        "_held",
         "_loop",
         "_max_frame_bytes",
         "_on_close",
@@ -104,22 +114,32 @@ class Connection:
         self._partial: bytearray | None = None
         self._filled = 0
         self._frame_size = 0
+        self._frame_began = 0.0
         self._backlog: bytes = b""
+        # How much of the backlog counts as memory in use.
+        self._held = 0
         self._reading = False
 
         # What is to be sent, and the one request whose reply is not there yet.
         self._outgoing: deque[Chunk] = deque()
         self._blocked = False
-        self._pending: Deferred[Reply] | None = None
+        self._pending: LateReply | None = None
 
     def start(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
         self._resume_reading()
 
-    @property
-    def stalled_frame(self) -> bool:
-        """Whether it holds memory for a frame of which the rest has not come."""
-        return self._partial is not None
+    def stalls(self, now: float, patience_seconds: float) -> bool:
+        """Whether it holds memory for a frame that hardly grows, or for what nobody asked it to send yet."""
+        if self._partial is None:
+            return self._held > 0 and now - self.last_active > patience_seconds
+        seconds = now - self._frame_began
+        # One that waits for memory itself is not to blame.
+        return (
+            self._pending is None
+            and seconds > patience_seconds
+            and self._filled < seconds * MIN_FRAME_BYTES_PER_SECOND
+        )
 
     @property
     def busy(self) -> bool:
@@ -161,24 +181,27 @@ class Connection:
 
     def _receive_frames(self) -> None:
         """Receive behind what is left from last time, which is less than a frame's size prefix."""
-        scratch, held = self._buffers.scratch, len(self._backlog)
-        if held:
-            scratch[:held] = self._backlog
-        received = self._receive_into(scratch[held:])
+        scratch, kept = self._buffers.scratch, len(self._backlog)
+        if kept:
+            scratch[:kept] = self._backlog
+        end = kept + SCARCE_READ_BYTES if self._buffers.full else None
+        received = self._receive_into(scratch[kept:end])
         self._backlog = b""
-        self._take_frames(scratch[: held + received])
+        self._take_frames(scratch[: kept + received])
 
     def _take_frames(self, data: memoryview) -> None:
         """Handle every whole frame in `data` and keep the rest for later."""
         position, end = 0, len(data)
         while end - position >= 4:
+            if len(self._outgoing) >= PIECES_PER_TURN and self._pending is None:
+                self._end_turn()
             if self._pending is not None:
                 break
             (size,) = SIZE.unpack_from(data, position)
             if not MIN_FRAME_BYTES <= size <= self._max_frame_bytes:
                 raise CloseConnection(
-                    f"a request of {size} bytes, where {MIN_FRAME_BYTES} to {self._max_frame_bytes} are allowed"
-                    " (socket.request.max.bytes); is this a Kafka client?"
+                    f"a request of {size} bytes, where {MIN_FRAME_BYTES} to {self._max_frame_bytes} are"
+                    " allowed (socket.request.max.bytes); is this a Kafka client?"
                 )
             position += 4
             if end - position < size:
@@ -187,7 +210,33 @@ class Connection:
             self._handle(data[position : position + size])
             position += size
         if position < end:
-            self._backlog = bytes(data[position:])
+            self._keep(data[position:])
+
+    def _keep(self, rest: memoryview) -> None:
+        self._backlog = bytes(rest)
+        if self._pending is not None and not self.closed:
+            self._held = len(rest)
+            self._buffers.hold(self._held)
+
+    def _take_backlog(self) -> memoryview:
+        backlog, self._backlog = self._backlog, b""
+        held, self._held = self._held, 0
+        if held:
+            self._buffers.release(held)
+        return memoryview(backlog)
+
+    def _end_turn(self) -> None:
+        """Send what there is and leave the rest of the requests for later."""
+        go_on = self._pause()
+        self._send()
+        self._loop.call_soon(go_on)
+
+    def _pause(self) -> Callable[[], None]:
+        """Handle nothing more until the returned function is called."""
+        pause: LateReply = Deferred()
+        pause.then(self._finish)
+        self._pending = pause
+        return lambda: pause.resolve(None)
 
     def _begin_partial(self, size: int, received: memoryview) -> None:
         partial = self._buffers.take(size)
@@ -197,15 +246,14 @@ class Connection:
             return
         self._partial = partial
         self._frame_size = size
+        self._frame_began = self._loop.time()
         self._filled = len(received)
         partial[: self._filled] = received
 
     def _wait_for_memory(self) -> None:
         """The broker holds as many bytes of unfinished frames as it may: this sender waits its turn."""
-        room: Deferred[Reply] = Deferred()
-        room.then(self._finish)
-        self._pending = room
-        self._buffers.wait(lambda: self._loop.call_soon(room.resolve, None))
+        go_on = self._pause()
+        self._buffers.wait(lambda: self._loop.call_soon(go_on))
 
     def _receive_partial(self, partial: bytearray) -> None:
         if self._filled == len(partial):
@@ -214,6 +262,7 @@ class Connection:
                 self._wait_for_memory()
                 return
             self._partial = partial = larger
+            self._frame_began = self._loop.time()
         with memoryview(partial) as view:
             self._filled += self._receive_into(view[self._filled : self._frame_size])
         if self._filled == self._frame_size:
@@ -247,10 +296,13 @@ class Connection:
         elif reply is not None:
             self._outgoing.extend(reply)
 
-    def _finish(self, reply: Reply) -> None:
+    def _finish(self, reply: Reply | CloseConnection) -> None:
         """The pending request has its reply: send it, and go on with what came behind it."""
         self._pending = None
         if self.closed:
+            return
+        if isinstance(reply, CloseConnection):
+            self._refuse(reply)
             return
         if reply is not None:
             self._outgoing.extend(reply)
@@ -262,9 +314,8 @@ class Connection:
         if self.closed or self.busy:
             return
         if self._backlog:
-            backlog, self._backlog = self._backlog, b""
             try:
-                self._take_frames(memoryview(backlog))
+                self._take_frames(self._take_backlog())
             except CloseConnection as error:
                 self._refuse(error)
                 return
@@ -360,6 +411,7 @@ class Connection:
         if self._pending is not None:
             self._pending.cancel()
         self._release_partial()
+        self._take_backlog()
         self._outgoing.clear()
         self._socket.close()
         self._on_close(self)

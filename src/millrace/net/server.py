@@ -18,7 +18,7 @@ BACKLOG = 1024
 # How long accepting rests when the process has no file descriptor left for one more client.
 ACCEPT_PAUSE_SECONDS = 1.0
 SWEEP_SECONDS = 1.0
-# Once others wait for memory, a half-sent frame may pause no longer than this.
+# Once others wait for memory, a half-sent frame may be slow no longer than this.
 MAX_STALL_SECONDS = 5.0
 
 NewClient = Callable[[Connection, str, int], Dispatch]
@@ -126,7 +126,7 @@ class Server:
             idle_seconds = now - connection.last_active
             if 0 < self._max_idle_seconds < idle_seconds:
                 connection.close("idle for longer than connections.max.idle.ms")
-            elif idle_seconds > MAX_STALL_SECONDS and connection.stalled_frame and self._buffers.short:
+            elif self._buffers.short and connection.stalls(now, MAX_STALL_SECONDS):
                 logger.warning(
                     "closing the connection of %s: it stalls in a request while memory is short",
                     connection.peer,

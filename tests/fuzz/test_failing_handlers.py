@@ -1,0 +1,66 @@
+"""When a handler fails in a way nobody thought of, its client is told or let go, and nobody else notices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from millrace.api.context import Context
+from millrace.api.dispatch import Handler
+from millrace.errors import Error
+from millrace.testing import Broker
+from millrace.wire.messages.api_versions import ApiVersionsRequest
+from millrace.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from millrace.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+
+from .raw import Closed, RawClient
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+def fails_at_once(ctx: Context, handler: Handler, request: Any) -> Any:
+    raise ZeroDivisionError("a bug in a handler")
+
+
+async def fails_later(ctx: Context, handler: Handler, request: Any) -> Any:
+    raise ZeroDivisionError("a bug in a handler")
+
+
+def answers_nonsense(ctx: Context, handler: Handler, request: Any) -> Any:
+    if handler.request is ListOffsetsRequest:
+        return ListOffsetsResponse(throttle_time_ms=2**40)
+    return DescribeClusterResponse(controller_id=2**40)
+
+
+async def answers_nonsense_later(ctx: Context, handler: Handler, request: Any) -> Any:
+    return answers_nonsense(ctx, handler, request)
+
+
+FAILURES = (fails_at_once, fails_later, answers_nonsense, answers_nonsense_later)
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_an_api_without_a_place_for_errors_closes_the_connection(
+    broker: Broker, failure: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.on("ListOffsets", failure)
+    with RawClient(broker.bootstrap) as client, RawClient(broker.bootstrap) as other:
+        with pytest.raises(Closed):
+            client.ask(ListOffsetsRequest(), 5)
+        assert not other.ask(ApiVersionsRequest(), 0).error_code
+    assert "a bug: ListOffsets" in caplog.text
+
+
+@pytest.mark.parametrize("failure", [fails_at_once, fails_later])
+def test_an_api_with_a_place_for_errors_answers(broker: Broker, failure: Any) -> None:
+    broker.on("DescribeCluster", failure)
+    with RawClient(broker.bootstrap) as client:
+        answer = client.ask(DescribeClusterRequest(), 0)
+        assert answer.error_code == Error.UNKNOWN_SERVER_ERROR
+        assert not client.ask(ApiVersionsRequest(), 0).error_code
