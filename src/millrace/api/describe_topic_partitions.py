@@ -18,7 +18,7 @@ from millrace.wire.messages.describe_topic_partitions import (
 def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
-        raise KafkaError(Error.INVALID_REQUEST, "The cursor's partition must not be negative.")
+        return _refused(request)
     names = {topic.name for topic in request.topics} or set(ctx.cluster.topics)
     room = max(1, min(request.response_partition_limit, ctx.config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
@@ -37,6 +37,16 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTop
             response.next_cursor = Cursor(topic_name=name, partition_index=after)
             break
     return response
+
+
+def _refused(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """This response has no place for an error of the request as a whole: each topic gets it."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=Error.INVALID_REQUEST)
+            for topic in request.topics
+        ]
+    )
 
 
 def _describe(ctx: Context, name: str, first: int, room: int) -> DescribeTopicPartitionsResponseTopic:

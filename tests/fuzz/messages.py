@@ -1,0 +1,139 @@
+"""Random requests, made from the declarations; their values often mean something to a broker."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import Any
+
+from millrace.api import HANDLERS
+from millrace.api.dispatch import Handler
+from millrace.wire.compression import Codec
+from millrace.wire.messages.produce import ProduceRequest
+from millrace.wire.records import Record, build_batch
+from millrace.wire.schema import Array, Bytes, Fixed, Nested, RecordsType, Request, String, Struct, Type
+
+TOPICS = ("fuzzed-0", "fuzzed-1", "fuzzed.2", "fuzzed_2", "", "..", "a" * 249, "a" * 250, "no/such", "\0")
+WORDS = (
+    *("cleanup.policy", "compact", "delete", "compact,delete", "retention.ms", "-1", "1", "0", "true", "x"),
+    *("max.message.bytes", "segment.bytes", "compression.type", "zstd", "gzip", "min.insync.replicas"),
+    *("message.timestamp.type", "LogAppendTime", "CreateTime", "flush.messages", "index.interval.bytes"),
+    *("log.retention.ms", "99999999999999999999", "NaN", "é", "\U0001f41f", "root", "millrace", "DEBUG"),
+)
+# Small numbers mean something: a partition, a count, a kind of resource, an epoch.
+SMALL = (0, 0, 0, 1, 1, 2, 3, 4, 8, 16, 32, -1, -1, -2, -3, -4, -5, -6)
+TIMESTAMPS = (-1, 0, 1_700_000_000_000, 2**62)
+ABSURD_NUMBERS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\0\xff\xff\xff")
+LONGEST_ARRAY = 4
+
+
+class MessageMaker:
+    """Makes random messages; the same ones for the same source of chance."""
+
+    def __init__(self, chance: random.Random, topic_ids: tuple[bytes, ...] = ()) -> None:
+        self._chance = chance
+        self._topic_ids = (*topic_ids, bytes(16), bytes(15) + b"\x01")
+
+    def request(self) -> tuple[Request, int]:
+        """A request of any API in any version the broker offers."""
+        handler = self._chance.choice(HANDLERS)
+        version = self._chance.randint(handler.lowest, handler.highest)
+        return self.request_of(handler, version), version
+
+    def request_of(self, handler: Handler, version: int) -> Any:
+        request = self._struct(handler.request, version)
+        if isinstance(request, ProduceRequest):
+            request.transactional_id = None
+            request.acks = self._chance.choice((-1, 1, 1, 0, 7))
+        if hasattr(request, "max_wait_ms"):
+            request.max_wait_ms = self._chance.choice((0, 1, 10, -5))
+        return request
+
+    def _struct(self, struct_class: type[Struct], version: int) -> Any:
+        made = struct_class()
+        for name, field in struct_class.wire_fields.items():
+            if version in field.versions:
+                nullable = version in field.nullable
+                null = nullable and self._chance.random() < 0.2
+                setattr(made, name, None if null else self._value(field.type, version))
+        return made
+
+    def _value(self, kind: Type, version: int) -> Any:
+        chance = self._chance
+        match kind:
+            case Fixed():
+                return self._fixed(kind)
+            case String():
+                words = TOPICS if chance.random() < 0.6 else WORDS
+                return chance.choice(words)
+            case Bytes():
+                return chance.randbytes(chance.choice((0, 1, 16, 300)))
+            case RecordsType():
+                return self._records()
+            case Array():
+                count = chance.randint(0, LONGEST_ARRAY)
+                return [self._value(kind.element, version) for _ in range(count)]
+            case Nested():
+                return self._struct(kind.struct, version)
+        raise TypeError(kind)
+
+    def _fixed(self, kind: Fixed) -> Any:
+        chance = self._chance
+        if kind.format == "?":
+            return chance.random() < 0.5
+        if kind.format == "d":
+            return chance.choice((0.0, -1.5, float("inf"), float("nan")))
+        if kind.format == "16s":
+            return chance.choice(self._topic_ids)
+        small = [number for number in SMALL if number >= 0 or kind.format.islower()]
+        if chance.random() < 0.8:
+            return chance.choice(small)
+        (number,) = struct.unpack(">" + kind.format, chance.randbytes(kind.size))
+        lowest = struct.unpack(">" + kind.format, b"\x80" + bytes(kind.size - 1))[0]
+        highest = struct.unpack(">" + kind.format, b"\x7f" + b"\xff" * (kind.size - 1))[0]
+        return chance.choice((number, lowest, highest))
+
+    def _records(self) -> bytes:
+        chance = self._chance
+        records = [
+            Record(
+                n,
+                chance.choice((-1, 0, 1_700_000_000_000, 2**62)),
+                b"k",
+                chance.randbytes(chance.randint(0, 50)),
+            )
+            for n in range(chance.randint(1, 3))
+        ]
+        producer = chance.choice((-1, 0, 7))
+        batch = build_batch(
+            records,
+            codec=chance.choice((Codec.NONE, *Codec)),
+            producer_id=producer,
+            producer_epoch=chance.choice((-1, 0, 1)),
+            base_sequence=chance.choice((-1, 0, 1, 2**31 - 1)),
+        )
+        return damaged(batch, chance) if chance.random() < 0.3 else batch
+
+
+def damaged(data: bytes, chance: random.Random) -> bytes:
+    """The data with some bits turned, a piece cut out or put in, or an absurd number somewhere."""
+    damage = bytearray(data)
+    for _ in range(chance.randint(1, 4)):
+        if not damage:
+            break
+        position = chance.randrange(len(damage))
+        match chance.randrange(6):
+            case 0 | 1:
+                damage[position] ^= 1 << chance.randrange(8)
+            case 2:
+                del damage[position : position + chance.randint(1, 20)]
+            case 3:
+                damage[position:position] = chance.randbytes(chance.randint(1, 20))
+            case 4:
+                absurd = chance.choice(
+                    (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\0\xff\xff\xff")
+                )
+                damage[position : position + 4] = absurd
+            case 5:
+                damage[position : position + 5] = b"\xff\xff\xff\xff\x0f"
+    return bytes(damage)

@@ -1,0 +1,179 @@
+"""Clients that send anything at all: they get an error or are closed, and nobody else notices.
+
+Every round has its seed, which is printed when it fails; MILLRACE_FUZZ_SEED=n begins with that one. The
+rounds go on for MILLRACE_FUZZ_SECONDS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import struct
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from millrace.api import HANDLERS
+from millrace.api.dispatch import Handler
+from millrace.testing import BrokerProcess
+from millrace.wire.frames import encode_request
+from millrace.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from millrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+from .healthy import HealthyClient
+from .messages import MessageMaker, damaged
+from .raw import CLIENT_ID, Closed, RawClient
+
+SECONDS = float(os.environ.get("MILLRACE_FUZZ_SECONDS", "10"))
+FIRST_SEED = int(os.environ.get("MILLRACE_FUZZ_SEED", "1"))
+REQUESTS_PER_VERSION = 25
+MAX_GROWTH_BYTES = 100 << 20
+
+# How the broker, or the event loop, says that something happened which nobody thought of.
+BUGS = re.compile(r"a bug:|Traceback|Unhandled|Exception in callback|never retrieved")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerProcess]:
+    properties = {"broker.id": "1", "socket.request.max.bytes": str(8 << 20)}
+    with BrokerProcess(properties) as broker:
+        yield broker
+
+
+@pytest.fixture(autouse=True)
+def no_bugs(broker: BrokerProcess) -> Iterator[None]:
+    """Nothing that a client sends may surprise the broker."""
+    yield
+    log = broker.log_file.read_text()
+    found = BUGS.search(log)
+    assert not found, log[max(found.start() - 500, 0) : found.start() + 5000]
+
+
+def existing_topics(broker: BrokerProcess) -> tuple[bytes, ...]:
+    with RawClient(broker.bootstrap) as client:
+        topics = [CreatableTopic(name=f"fuzzed-{n}", num_partitions=2, replication_factor=1) for n in (0, 1)]
+        client.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
+        asked = [MetadataRequestTopic(name=topic.name) for topic in topics]
+        answer = client.ask(MetadataRequest(topics=asked), 12)
+        return tuple(topic.topic_id for topic in answer.topics)
+
+
+# What a client may do to a broker
+
+
+def sends_noise(client: RawClient, maker: MessageMaker, chance: random.Random) -> None:
+    client.send(chance.randbytes(chance.choice((1, 3, 4, 5, 100, 70_000))))
+
+
+def sends_noise_in_a_frame(client: RawClient, maker: MessageMaker, chance: random.Random) -> None:
+    body = chance.randbytes(chance.choice((0, 1, 7, 8, 9, 10, 100, 70_000)))
+    client.send(struct.pack(">i", len(body)) + body)
+
+
+def claims_an_absurd_length(client: RawClient, maker: MessageMaker, chance: random.Random) -> None:
+    length = chance.choice((-1, -(2**31), 0, 7, (8 << 20) + 1, 2**31 - 1))
+    client.send(struct.pack(">i", length) + chance.randbytes(100))
+
+
+def stops_in_the_middle(client: RawClient, maker: MessageMaker, chance: random.Random) -> None:
+    frame = random_frame(maker)
+    client.send(frame[: chance.randrange(len(frame))])
+
+
+def asks_for_what_is_not_offered(client: RawClient, maker: MessageMaker, chance: random.Random) -> None:
+    key = chance.choice((*range(100), -1, 32767))
+    version = chance.choice((-1, 0, 1, 5, 14, 99, 32767))
+    body = struct.pack(">hhih", key, version, 1, -1) + chance.randbytes(chance.choice((0, 1, 50)))
+    client.send(struct.pack(">i", len(body)) + body)
+
+
+def sends_a_damaged_request(client: RawClient, maker: MessageMaker, chance: random.Random) -> None:
+    body = damaged(random_frame(maker)[4:], chance)
+    client.send(struct.pack(">i", len(body)) + body)
+
+
+def pipelines_everything(client: RawClient, maker: MessageMaker, chance: random.Random) -> None:
+    frames = [random_frame(maker) for _ in range(chance.randint(2, 60))]
+    if chance.random() < 0.5:
+        frames[-1] = frames[-1][:4] + damaged(frames[-1][4:], chance)
+    client.send(b"".join(frames))
+
+
+MISCHIEF: tuple[Callable[[RawClient, MessageMaker, random.Random], None], ...] = (
+    sends_noise,
+    sends_noise_in_a_frame,
+    claims_an_absurd_length,
+    stops_in_the_middle,
+    asks_for_what_is_not_offered,
+    sends_a_damaged_request,
+    sends_a_damaged_request,
+    sends_a_damaged_request,
+    pipelines_everything,
+)
+
+
+def random_frame(maker: MessageMaker) -> bytes:
+    request, version = maker.request()
+    return encode_request(request, version, 7, CLIENT_ID)
+
+
+def leave(client: RawClient, chance: random.Random) -> None:
+    """Wait for the broker's reaction, if it shows one soon; go politely, or not."""
+    client.socket.settimeout(0.01)
+    with contextlib.suppress(TimeoutError):
+        client.drain()
+    if chance.random() < 0.5:
+        client.hang_up()
+
+
+def test_mischief_of_every_kind(broker: BrokerProcess) -> None:
+    topic_ids = existing_topics(broker)
+    process = psutil.Process(broker.pid)
+    deadline = time.monotonic() + SECONDS
+    seed = FIRST_SEED
+    with HealthyClient(broker.bootstrap):
+        resident = process.memory_info().rss
+        while time.monotonic() < deadline:
+            try:
+                play(seed, broker, topic_ids)
+            except BaseException:
+                print(f"MILLRACE_FUZZ_SEED={seed} begins with the failing round")
+                raise
+            seed += 1
+        growth = process.memory_info().rss - resident
+    print(f"{seed - FIRST_SEED} rounds; the broker grew by {growth >> 10} KiB")
+    assert growth < MAX_GROWTH_BYTES
+
+
+def play(seed: int, broker: BrokerProcess, topic_ids: tuple[bytes, ...]) -> None:
+    chance = random.Random(seed)
+    with RawClient(broker.bootstrap) as client:
+        try:
+            chance.choice(MISCHIEF)(client, MessageMaker(chance, topic_ids), chance)
+        except Closed:
+            return
+        leave(client, chance)
+
+
+@pytest.mark.parametrize("handler", HANDLERS, ids=lambda handler: handler.request.__name__)
+def test_odd_requests_are_answered_in_every_version(broker: BrokerProcess, handler: Handler) -> None:
+    topic_ids = existing_topics(broker)
+    for version in range(handler.lowest, handler.highest + 1):
+        for seed in range(FIRST_SEED, FIRST_SEED + REQUESTS_PER_VERSION):
+            chance = random.Random(f"{handler.api_key} {version} {seed}")
+            request = MessageMaker(chance, topic_ids).request_of(handler, version)
+            ask(broker, request, version)
+
+
+def ask(broker: BrokerProcess, request: object, version: int) -> None:
+    with RawClient(broker.bootstrap) as client:
+        try:
+            client.send_request(request, version)  # type: ignore[arg-type]
+            if getattr(request, "acks", None) != 0:
+                client.response_to(type(request), version)  # type: ignore[arg-type]
+        except Closed:
+            pytest.fail(f"v{version} was closed without an answer: {request}")
