@@ -176,7 +176,7 @@ def test_a_snapshot_is_read_back(open_log, make_batch):
     log = open_log()
     for producer_id in (1, 2, 3):
         SendsTo(log, make_batch, producer_id, epoch=producer_id).send(5)
-    content = encode_snapshot(log._producers)
+    content = encode_snapshot(log.producers)
     restored = decode_snapshot(content)
     assert [(p.producer_id, p.epoch, p.batches, p.last_timestamp) for p in restored] == [
         (p.producer_id, p.epoch, p.batches, p.last_timestamp) for p in log.active_producers()

@@ -9,7 +9,7 @@ from millrace.disk import Disk, OpenFile
 class Flush:
     """One flush under way: run() blocks and belongs in a thread, complete() belongs on the loop."""
 
-    __slots__ = ("_advance", "_directory", "_disk", "_files", "_sealed_indexes", "end_offset")
+    __slots__ = ("_advance", "_directory", "_disk", "_files", "_indexes", "end_offset")
 
     def __init__(
         self,
@@ -17,14 +17,14 @@ class Flush:
         disk: Disk,
         *,
         files: Sequence[OpenFile],
-        sealed_indexes: Sequence[Path],
+        indexes: Sequence[Path],
         end_offset: int,
         advance: Callable[[int], None],
     ) -> None:
         self._directory = directory
         self._disk = disk
         self._files = files
-        self._sealed_indexes = sealed_indexes
+        self._indexes = indexes
         self._advance = advance
         self.end_offset = end_offset
 
@@ -32,10 +32,10 @@ class Flush:
         """Wait until everything up to end_offset is on disk; touches nothing that the loop owns."""
         for file in self._files:
             self._disk.fsync(file.fileno())
-        for path in self._sealed_indexes:
+        for path in self._indexes:
             self._sync_index(path)
-        if self._sealed_indexes:
-            # A roll has created files since the last flush.
+        if self._indexes:
+            # A roll, or an aborted transaction, may have created files since the last flush.
             self._disk.fsync_directory(self._directory)
 
     def _sync_index(self, path: Path) -> None:

@@ -14,6 +14,7 @@ from millrace.config import LogConfig
 from millrace.disk import Bytes, Disk
 from millrace.errors import Error, KafkaError
 from millrace.storage import retention, swap, timestamps
+from millrace.storage.append_origin import AppendOrigin
 from millrace.storage.file_slice import FileSlice
 from millrace.storage.flush import Flush
 from millrace.storage.indexes import TimeIndex
@@ -29,7 +30,9 @@ from millrace.storage.segment import (
     Segment,
 )
 from millrace.storage.timestamps import TimestampOffset
+from millrace.storage.transaction_index import AbortedTransaction, collect_aborted
 from millrace.storage.validation import AppendRules, check_header, look_into
+from millrace.wire.control_batch import EndMarker, build_end_marker
 from millrace.wire.records import MAGIC_POSITION, NO_PRODUCER_ID, NO_TIMESTAMP
 
 logger = logging.getLogger(__name__)
@@ -60,10 +63,10 @@ class Log:
         "_clock",
         "_config",
         "_disk",
+        "_has_aborted_transactions",
         "_leader_epochs",
         "_max_index_entries",
         "_producer_id_expiration_ms",
-        "_producers",
         "_quiet_until",
         "_reader",
         "_roll_jitter_ms",
@@ -75,6 +78,7 @@ class Log:
         "log_end_offset",
         "log_start_offset",
         "partition",
+        "producers",
         "recovery_point",
         "segments",
         "topic",
@@ -126,7 +130,10 @@ class Log:
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = 0
         self._leader_epochs = loaded.leader_epochs
-        self._producers = loaded.producers
+        self.producers = loaded.producers
+        self._has_aborted_transactions = any(
+            segment.transaction_index is not None for segment in loaded.segments
+        )
         self._producer_id_expiration_ms = PRODUCER_ID_EXPIRATION_MS
         self._snapshots = Snapshots(directory, disk, loaded.snapshot_offset)
         self._snapshot_size = self.size
@@ -162,23 +169,34 @@ class Log:
         """How many offsets a power cut could cost."""
         return self.log_end_offset - self.recovery_point
 
+    @property
+    def last_stable_offset(self) -> int:
+        """Where the first open transaction starts, else the end of the log."""
+        first_open_offset = self.producers.first_open_offset
+        if first_open_offset is None:
+            return self.log_end_offset
+        # The start of the transaction may have been deleted.
+        return max(first_open_offset, self.log_start_offset)
+
     def active_producers(self) -> list[Producer]:
-        """The idempotent producers this log still remembers."""
-        return list(self._producers)
+        """The idempotent and transactional producers this log still remembers."""
+        return list(self.producers)
 
     # Appending
 
-    def append(self, records: memoryview, leader_epoch: int) -> Appended:
-        """Append the batch that a client sent; a refused one raises KafkaError and changes nothing."""
+    def append(
+        self, records: memoryview, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> Appended:
+        """Append a batch; a refused one raises KafkaError and changes nothing."""
         rules = self._rules
         now_ms = self._clock.now_ms()
-        header = check_header(records, rules, now_ms)
+        header = check_header(records, rules, now_ms, origin)
         batch: Bytes = records
         if rules.looks_into_batches:
-            header, batch = look_into(records, header, rules, now_ms)
-        has_producer = header.producer_id != NO_PRODUCER_ID
+            header, batch = look_into(records, header, rules, now_ms, origin)
+        has_producer = header.producer_id != NO_PRODUCER_ID and origin is not AppendOrigin.MARKER
         if has_producer:
-            repeated = self._producers.check(header)
+            repeated = self.producers.check(header, origin)
             if repeated is not None:
                 append_time = repeated.timestamp if rules.is_log_append_time else NO_TIMESTAMP
                 return Appended(
@@ -197,11 +215,35 @@ class Log:
             raise self._storage_error("append to", failure) from failure
         self.log_end_offset = last_offset + 1
         if has_producer:
-            self._producers.record(header, base_offset, now_ms)
+            self.producers.record(header, base_offset, now_ms)
         if leader_epoch > self._leader_epochs.latest:
             self._leader_epochs.assign(leader_epoch, base_offset)
         append_time = now_ms if rules.is_log_append_time else NO_TIMESTAMP
         return Appended(base_offset, last_offset, append_time, self.log_start_offset)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+        leader_epoch: int,
+        *,
+        transaction_version: int = 1,
+    ) -> Appended:
+        """End a producer's transaction; a refused end raises KafkaError and changes nothing."""
+        self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
+        now_ms = self._clock.now_ms()
+        marker = EndMarker(committed, coordinator_epoch)
+        batch = build_end_marker(marker, producer_id, producer_epoch, now_ms)
+        appended = self.append(memoryview(batch), leader_epoch, AppendOrigin.MARKER)
+        aborted = self.producers.end_transaction(
+            producer_id, producer_epoch, marker, appended.base_offset, now_ms
+        )
+        if aborted is not None:
+            self._active.add_aborted(aborted)
+            self._has_aborted_transactions = True
+        return appended
 
     def _segment_for(self, length: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
         """The active segment, or a new one where this batch may not go into it any more."""
@@ -250,7 +292,7 @@ class Log:
         """Keep the producers as of the log's end."""
         bases = [segment.base_offset for segment in self.segments]
         if self.log_end_offset > bases[0]:
-            self._snapshots.take(self.log_end_offset, self._producers, keep=bases)
+            self._snapshots.take(self.log_end_offset, self.producers, keep=bases)
         self._snapshot_size = self.size
 
     # Reading
@@ -277,6 +319,16 @@ class Log:
             return self._reader.read(offset, max_bytes, min_one_batch, up_to, end_offset)
         except OSError as failure:
             raise self._storage_error("read", failure) from failure
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that have records in a range."""
+        if not self._has_aborted_transactions:
+            return []
+        segments = self.segments[self._reader.segment_number(start_offset) :]
+        with self._storing("read"):
+            return collect_aborted(
+                (segment.transaction_index for segment in segments), start_offset, end_offset
+            )
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record whose timestamp is at least the given one."""
@@ -325,7 +377,7 @@ class Log:
     def apply_retention(self) -> list[Path]:
         """Let go of expired segments; returns their renamed files, to remove after file.delete.delay.ms."""
         now_ms = self._clock.now_ms()
-        self._producers.expire(now_ms - self._producer_id_expiration_ms)
+        self.producers.expire(now_ms - self._producer_id_expiration_ms)
         with self._storing("apply retention to"):
             expired = retention.count_expired(self.segments, self._config, self.log_start_offset, now_ms)
             if not expired:
@@ -389,14 +441,23 @@ class Log:
         self._write_indexes(self._active.write_indexes)
         if self.size - self._snapshot_size > _SNAPSHOT_INTERVAL_BYTES:
             self._take_snapshot()
+        sealed_indexes = [segment.path(suffix) for segment in dirty[:-1] for suffix in INDEX_SUFFIXES]
         return Flush(
             self.directory,
             self._disk,
             files=[segment.file for segment in dirty],
-            sealed_indexes=[segment.path(suffix) for segment in dirty[:-1] for suffix in INDEX_SUFFIXES],
+            indexes=[*sealed_indexes, *self._write_transaction_indexes(dirty)],
             end_offset=self.log_end_offset,
             advance=self._advance_recovery_point,
         )
+
+    def _write_transaction_indexes(self, dirty: Sequence[Segment]) -> Iterator[Path]:
+        """Recovery trusts them up to the recovery point, so a flush without them would be worth nothing."""
+        for segment in dirty:
+            index = segment.transaction_index
+            if index is not None and index.last_offset >= self.recovery_point:
+                index.write()
+                yield index.path
 
     def _advance_recovery_point(self, offset: int) -> None:
         self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))

@@ -21,10 +21,14 @@ from millrace.storage.segment import (
     MAX_RELATIVE_OFFSET,
     SEGMENT_SUFFIXES,
     TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
     Segment,
 )
+from millrace.storage.transaction_index import AbortedTransaction
+from millrace.wire.control_batch import read_end_marker
 from millrace.wire.records import (
     ATTRIBUTES_POSITION,
+    CONTROL_BIT,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,
@@ -75,11 +79,13 @@ class Loader:
         if not self._segments:
             self._segments.append(self._new_segment(log_start_offset))
         end_offset = self._end_offset_if_intact() if clean else None
+        first_marker = None
         if end_offset is None:
-            end_offset = self._recover(recovery_point)
+            end_offset, first_marker = self._recover(recovery_point)
         if end_offset < log_start_offset:
             end_offset = self._start_over(log_start_offset)
-        self._restore_producers(end_offset)
+        indexed_up_to = self._check_transaction_indexes(end_offset if first_marker is None else first_marker)
+        self._restore_producers(end_offset, indexed_up_to)
         newest_snapshot = self._remove_stray_snapshots(end_offset)
         self._leader_epochs.truncate_from_end(end_offset)
         return LoadedLog(self._segments, end_offset, self._producers, self._leader_epochs, newest_snapshot)
@@ -116,6 +122,7 @@ class Loader:
             size=sizes[stem + LOG_SUFFIX],
             index_bytes=sizes.get(stem + INDEX_SUFFIX, 0),
             time_index_bytes=sizes.get(stem + TIME_INDEX_SUFFIX, 0),
+            transaction_index_bytes=sizes.get(stem + TXN_INDEX_SUFFIX, 0),
             created_ms=self._clock.now_ms(),
         )
 
@@ -148,8 +155,11 @@ class Loader:
 
     # An unclean stop
 
-    def _recover(self, recovery_point: int) -> int:
-        """Check every batch from the recovery point on; returns the offset where the intact log ends."""
+    def _recover(self, recovery_point: int) -> tuple[int, int | None]:
+        """Check every batch from the recovery point on.
+
+        Returns the offset where the intact log ends, and that of the first marker among the checked batches.
+        """
         started = self._clock.monotonic()
         bases = [segment.base_offset for segment in self._segments]
         first = max((number for number, base in enumerate(bases) if base <= recovery_point), default=0)
@@ -168,7 +178,7 @@ class Loader:
                 scan.cut_bytes,
                 scan.next_offset,
             )
-        return scan.next_offset
+        return scan.next_offset, scan.first_marker_offset
 
     def _drop_segments_after(self, number: int) -> None:
         lost = self._segments[number + 1 :]
@@ -182,19 +192,43 @@ class Loader:
             self._remove_segments(lost)
             del self._segments[number + 1 :]
 
-    # Producers
+    # Producers and their transactions
 
-    def _restore_producers(self, end_offset: int) -> None:
-        """Take the newest usable snapshot and replay what was appended since."""
+    def _check_transaction_indexes(self, indexed_up_to: int) -> int:
+        """Drop what the transaction indexes hold from an offset on, and everything where they are corrupt.
+
+        Returns the offset from which replaying the log has to fill them again.
+        """
+        for segment in self._segments:
+            index = segment.transaction_index
+            if index is None:
+                continue
+            fault = index.fault()
+            if fault:
+                logger.warning("%s: %s; rebuilding it", self._directory, fault)
+                index.clear()
+                indexed_up_to = min(indexed_up_to, segment.base_offset)
+        for segment in self._segments:
+            if segment.transaction_index is not None:
+                segment.transaction_index.truncate(indexed_up_to)
+                segment.transaction_index.release()
+        return indexed_up_to
+
+    def _restore_producers(self, end_offset: int, indexed_up_to: int) -> None:
+        """Take the newest usable snapshot and replay what was appended since.
+
+        The snapshot must not be newer than the transaction indexes, since the replay also completes those.
+        """
         start_offset = 0
         for offset in reversed(self._snapshot_offsets):
-            snapshot = read_snapshot(self._directory, offset) if offset <= end_offset else None
+            snapshot = read_snapshot(self._directory, offset) if offset <= indexed_up_to else None
             if snapshot is not None:
                 self._producers, start_offset = snapshot, offset
                 break
         for segment, following in zip(self._segments, [*self._segments[1:], None], strict=True):
             if (following.base_offset if following else end_offset) > start_offset:
-                self._replay(segment, start_offset, self._producers)
+                aborted = self._replay(segment, start_offset, self._producers)
+                segment.restore_aborted(aborted, indexed_up_to)
         if start_offset and len(self._producers):
             self._recall_recent_batches()
 
@@ -220,15 +254,28 @@ class Loader:
             if wanted <= 0:
                 return
 
-    def _replay(self, segment: Segment, start_offset: int, producers: ProducerStates) -> None:
+    def _replay(
+        self, segment: Segment, start_offset: int, producers: ProducerStates
+    ) -> list[AbortedTransaction]:
+        """Let producers know of a segment's batches; returns the transactions that turn out aborted."""
         now_ms = self._clock.now_ms()
+        aborted: list[AbortedTransaction] = []
         try:
             found = segment.locate(start_offset) if segment.size else None
-            for _, header in segment.headers(found[0]) if found else ():
-                if header.has_producer_id and header.base_offset >= start_offset:
+            for position, header in segment.headers(found[0]) if found else ():
+                if not header.has_producer_id or header.base_offset < start_offset:
+                    continue
+                if header.is_control:
+                    marker = read_end_marker(segment.read_batch(position, header))
+                    ended = marker and producers.end_transaction(
+                        header.producer_id, header.producer_epoch, marker, header.base_offset, now_ms
+                    )
+                    aborted += [ended] if ended else []
+                else:
                     producers.record(header, header.base_offset, now_ms)
         except CorruptBatch as fault:
             logger.warning("%s; producers of the rest of this segment are unknown", fault.message)
+        return aborted
 
     def _remove_stray_snapshots(self, end_offset: int) -> int:
         """Keep the segments' own snapshots and the newest; returns its offset."""
@@ -247,6 +294,7 @@ class _Scan:
         self.next_offset = next_offset
         self.batches = 0
         self.cut_bytes = 0
+        self.first_marker_offset: int | None = None
         self._leader_epochs = leader_epochs
 
     def check(self, segment: Segment, recovery_point: int) -> bool:
@@ -288,6 +336,8 @@ class _Scan:
                 if header.crc != crc32c(bytes(content[position + ATTRIBUTES_POSITION : position + size])):
                     return "the checksum of a batch does not match"
                 segment.account_for(size, last_offset, header.max_timestamp)
+                if header.attributes & CONTROL_BIT and self.first_marker_offset is None:
+                    self.first_marker_offset = header.base_offset
                 if header.leader_epoch > self._leader_epochs.latest:
                     self._leader_epochs.assign(header.leader_epoch, header.base_offset)
                 self.next_offset = last_offset + 1

@@ -1,4 +1,4 @@
-"""One segment of a log: a file of batches and its two indexes."""
+"""One segment of a log: a file of batches and its indexes."""
 
 import logging
 import os
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from millrace.disk import Bytes, Disk, OpenFile
 from millrace.storage.indexes import OffsetIndex, OffsetPosition, TimeIndex
+from millrace.storage.transaction_index import AbortedTransaction, TransactionIndex
 from millrace.wire.records import HEADER_BYTES, MAGIC, BatchHeader, CorruptBatch, read_header
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class Segment:
         "offset_index",
         "size",
         "time_index",
+        "transaction_index",
     )
 
     def __init__(
@@ -56,6 +58,7 @@ class Segment:
         size: int = 0,
         index_bytes: int = 0,
         time_index_bytes: int = 0,
+        transaction_index_bytes: int = 0,
         created_ms: int = 0,
     ) -> None:
         self._directory = directory
@@ -66,6 +69,12 @@ class Segment:
         self.created_ms = created_ms
         self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), base_offset, disk, index_bytes)
         self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX), base_offset, disk, time_index_bytes)
+        # Most segments hold no aborted transaction and have no index of them.
+        self.transaction_index: TransactionIndex | None = None
+        if transaction_index_bytes:
+            self.transaction_index = TransactionIndex(
+                self.path(TXN_INDEX_SUFFIX), disk, transaction_index_bytes
+            )
         self.index_entries = len(self.offset_index)
         # What an existing file holds is read when first needed: None until then.
         self._first_timestamp: int | None = None
@@ -94,6 +103,7 @@ class Segment:
             (directory / f"{base_offset:020d}{suffix}").stat().st_size
             for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
         ]
+        transaction_index = directory / f"{base_offset:020d}{TXN_INDEX_SUFFIX}"
         return cls(
             directory,
             base_offset,
@@ -102,6 +112,7 @@ class Segment:
             size=sizes[0],
             index_bytes=sizes[1],
             time_index_bytes=sizes[2],
+            transaction_index_bytes=transaction_index.stat().st_size if transaction_index.exists() else 0,
         )
 
     def path(self, suffix: str) -> Path:
@@ -130,6 +141,8 @@ class Segment:
         """Let go of the log file unless it was used since the last call."""
         if not self._used:
             self.release_file()
+            if self.transaction_index is not None:
+                self.transaction_index.release()
         self._used = False
 
     # Appending
@@ -185,6 +198,22 @@ class Segment:
         self.ensure_indexes()
         self.offset_index.write()
         self.time_index.write()
+        if self.transaction_index is not None:
+            self.transaction_index.write()
+
+    def add_aborted(self, transaction: AbortedTransaction) -> None:
+        """Take in a transaction whose abort marker is the segment's last batch."""
+        if self.transaction_index is None:
+            self.transaction_index = TransactionIndex(self.path(TXN_INDEX_SUFFIX), self._disk)
+        self.transaction_index.append(transaction)
+
+    def restore_aborted(self, transactions: Sequence[AbortedTransaction], from_offset: int) -> None:
+        """Fill the index of aborted transactions again from an offset on, and write it."""
+        for transaction in transactions:
+            if transaction.last_offset >= from_offset:
+                self.add_aborted(transaction)
+        if self.transaction_index is not None:
+            self.transaction_index.write()
 
     def complete_indexes(self) -> None:
         """Let the time index end with the largest timestamp, and write both, as on roll and close."""

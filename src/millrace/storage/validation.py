@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from millrace.config import LogConfig
 from millrace.errors import Error, KafkaError
+from millrace.storage.append_origin import AppendOrigin
 from millrace.wire.compression import CODECS_BY_NAME, Codec, compress
 from millrace.wire.records import (
     ATTRIBUTES_POSITION,
@@ -33,6 +34,8 @@ from millrace.wire.records import (
 
 # Length, attributes, two deltas, key and value lengths, header count: at least a byte each.
 _SMALLEST_RECORD_BYTES = 7
+# These have no sequence numbers.
+_BROKERS_OWN = (AppendOrigin.COORDINATOR, AppendOrigin.MARKER)
 
 
 class InvalidRecords(KafkaError):
@@ -81,8 +84,10 @@ class AcceptedBatch(NamedTuple):
     buffer: Buffer
 
 
-def check_header(records: memoryview, rules: AppendRules, now_ms: int) -> BatchHeader:
-    """Accept what a client sent for one partition by its header and checksum, or raise as Kafka does."""
+def check_header(
+    records: memoryview, rules: AppendRules, now_ms: int, origin: AppendOrigin = AppendOrigin.CLIENT
+) -> BatchHeader:
+    """Accept what was sent for one partition by its header and checksum, or raise as Kafka does."""
     size = len(records)
     if size < HEADER_BYTES:
         raise _not_one_batch(records)
@@ -109,9 +114,13 @@ def check_header(records: memoryview, rules: AppendRules, now_ms: int) -> BatchH
         raise _invalid(
             f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count of records {count}"
         )
-    if attributes & CONTROL_BIT:
+    if attributes & CONTROL_BIT and origin is not AppendOrigin.MARKER:
         raise _invalid("Clients are not allowed to write control records")
-    if header.producer_id != NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_id < 0):
+    if (
+        header.producer_id != NO_PRODUCER_ID
+        and (header.base_sequence < 0 or header.producer_id < 0)
+        and origin not in _BROKERS_OWN
+    ):
         raise _invalid(
             f"Invalid sequence number {header.base_sequence} in a batch of producer id {header.producer_id}"
         )
@@ -169,12 +178,19 @@ def _spans(records: memoryview, header: BatchHeader) -> list[RecordSpan]:
         raise _invalid(fault.message) from None
 
 
-def look_into(records: memoryview, header: BatchHeader, rules: AppendRules, now_ms: int) -> AcceptedBatch:
+def look_into(
+    records: memoryview,
+    header: BatchHeader,
+    rules: AppendRules,
+    now_ms: int,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+) -> AcceptedBatch:
     """Apply what the topic prescribes: keys, codec, timestamps of the broker."""
-    if rules.is_compacted:
+    # What the broker itself writes has its keys.
+    if rules.is_compacted and origin not in _BROKERS_OWN:
         _check_keys(records, header, rules)
     buffer: Buffer = records
-    if rules.codec is not None and rules.codec != header.codec:
+    if rules.codec is not None and rules.codec != header.codec and origin is not AppendOrigin.MARKER:
         header, buffer = _recompress(records, header, rules)
     if rules.is_log_append_time:
         header, buffer = _stamp(buffer, header, now_ms)
