@@ -15,6 +15,13 @@ Run = Callable[..., Result]
 _numbers = itertools.count(1)
 
 
+@pytest.fixture(autouse=True)
+def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the user has set must not matter here."""
+    monkeypatch.delenv(BOOTSTRAP_VARIABLE, raising=False)
+    monkeypatch.delenv("MILLRACE_DEBUG", raising=False)
+
+
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     with Broker() as broker:

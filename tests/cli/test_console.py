@@ -98,6 +98,12 @@ def test_all_partitions_are_read_without_a_group(run: Run, produced: str) -> Non
     assert sorted(read(run, produced, "--max-messages", 4).split()) == ["1", "2", "3", "4"]
 
 
+def test_keys_go_where_java_sends_them(run: Run, topic: str) -> None:
+    run("topics", "--create", "--topic", topic, "--partitions", 2)
+    run("console-producer", "--topic", topic, "--property", "parse.key=true", input="k1\t1\nk2\t2\nk\t3\n")
+    assert run("get-offsets", "--topic", topic).stdout == f"{topic}:0:1\n{topic}:1:2\n"
+
+
 def test_topics_are_picked_by_pattern(run: Run, topic: str) -> None:
     for name in ("one", "two", "other"):
         run("console-producer", "--topic", f"{topic}-{name}", input=f"{name}\n")

@@ -57,6 +57,6 @@ def test_a_wrong_option_is_one_error_with_exit_code_1(run_alone: Run) -> None:
 
 def test_an_unexpected_error_shows_its_traceback_only_for_debugging(run_alone: Run) -> None:
     arguments = ("producer-perf-test", "--topic", "t", "--num-records", 1, "--throughput", -1)
-    arguments += ("--payload-file", "/nonexistent")
-    assert run_alone(*arguments).stderr == "error: /nonexistent: No such file or directory\n"
-    assert isinstance(run_alone(*arguments, MILLRACE_DEBUG="1").exception, FileNotFoundError)
+    missing = ("--payload-file", "/nonexistent")
+    assert run_alone(*arguments, *missing).stderr == "error: /nonexistent: No such file or directory\n"
+    assert isinstance(run_alone(*arguments, *missing, MILLRACE_DEBUG="1").exception, FileNotFoundError)

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -117,10 +116,3 @@ def test_what_makes_no_sense_is_refused(run_alone: Run, arguments: tuple[str, ..
     result = run_alone(*arguments)
     assert result.exit_code == 1
     assert message in result.stderr
-
-
-def test_a_broker_is_ready_soon(tmp_path: Path) -> None:
-    began = time.monotonic()
-    with started("up", "--port", 0, cwd=tmp_path):
-        # Generous: other work may run on this machine too.
-        assert time.monotonic() - began < 2

@@ -13,7 +13,6 @@ T = TypeVar("T")
 RENAMED = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "max.request.size": "message.max.bytes",
-    "partitioner.class": "partitioner",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "ssl.truststore.location": "ssl.ca.location",
@@ -36,6 +35,7 @@ WITHOUT_COUNTERPART = frozenset(
         "metrics.sample.window.ms",
         "partitioner.adaptive.partitioning.enable",
         "partitioner.availability.timeout.ms",
+        "partitioner.class",
         "partitioner.ignore.keys",
         "value.deserializer",
         "value.serializer",

@@ -27,6 +27,8 @@ _PROPERTY_OPTIONS = {
     "max_block_ms": "max.block.ms",
 }
 _FLUSH_SECONDS = 0.2
+# A key goes to the partition where Java's producers send it.
+JAVA_PARTITIONER = "murmur2_random"
 
 
 @click.command("console-producer", cls=KafkaCommand)
@@ -90,6 +92,7 @@ def command(
     settings = read_properties(reader_config) if reader_config else {}
     reader = LineReader.from_properties(settings | parse_pairs(reader_property, "--reader-property"))
     properties = {
+        "partitioner": JAVA_PARTITIONER,
         **{name: text for option, name in _PROPERTY_OPTIONS.items() if (text := options[option]) is not None},
         **target.properties,
         **parse_pairs(producer_property, "--producer-property"),

@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -90,6 +91,7 @@ def command(
     properties = {
         "client.id": CLIENT_ID,
         "check.crcs": "false",
+        "queued.min.messages": "1000000",
         "max.partition.fetch.bytes": str(fetch_size),
         "receive.buffer.bytes": str(socket_buffer_size),
         **target.properties,
@@ -112,10 +114,10 @@ def command(
         click.echo(f"{'time, threadId' if show_detailed_stats else 'start.time, end.time'}, {RATES}")
     run = Run(_Stamp(date_format), reporting_interval / 1000 if show_detailed_stats else None)
     try:
-        with progress("consuming", num_records) as advance:
+        with progress("consuming", num_records) as shown:
             for messages in reader.batches(timeout):
-                run.take(messages)
-                advance(run.count)
+                run.take(messages, shown.echo)
+                shown.update(run.count)
                 if run.count >= num_records:
                     break
     finally:
@@ -165,7 +167,7 @@ class Run:
     def count(self) -> int:
         return self._total.count
 
-    def take(self, messages: list[Any]) -> None:
+    def take(self, messages: list[Any], echo: Callable[[str], object]) -> None:
         """Count messages, and print a line when an interval is over."""
         now = time.time()
         if messages:
@@ -175,7 +177,7 @@ class Run:
             self._total.bytes += sum(len(key) for message in messages if (key := message.key()))
             self._ended = now
         if self._interval_seconds is not None and now - self._reported_at >= self._interval_seconds:
-            click.echo(self._interval_line(now))
+            echo(self._interval_line(now))
             self._reported = _Amount(self._total.count, self._total.bytes)
             self._reported_at = now
 

@@ -1,6 +1,7 @@
 """Counts records and their latencies, and says so in the lines of Kafka's producer-perf-test."""
 
 from array import array
+from collections.abc import Callable
 
 import click
 
@@ -86,7 +87,9 @@ class Report:
     def _record_bytes(self) -> float:
         return self.bytes / self.count if self.count else 0.0
 
-    def add(self, latencies_ms: "array[float]", now: float) -> None:
+    def add(
+        self, latencies_ms: "array[float]", now: float, echo: Callable[[str], object] = click.echo
+    ) -> None:
         """Take in the latencies since the last call."""
         still_warming_up = max(0, self._warmup - self.count)
         self._all.add(latencies_ms)
@@ -94,12 +97,12 @@ class Report:
         if self._warmup:
             self._steady.add(latencies_ms[still_warming_up:])
         if now - self._window_began >= self._interval_seconds and self.count < self._expected:
-            click.echo(self._window.window_line(now - self._window_began, self._record_bytes))
+            echo(self._window.window_line(now - self._window_began, self._record_bytes))
             self._window = Latencies(self._expected)
             self._window_began = now
         if self._warmup and self._steady_began is None and self.count >= self._warmup:
             self._steady_began = now
-            click.echo("In steady state.")
+            echo("In steady state.")
 
     def print_summary(self, now: float) -> None:
         """The last lines."""

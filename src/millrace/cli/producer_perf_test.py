@@ -5,7 +5,7 @@ import random
 import string
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from millrace.cli.client import connected
 from millrace.cli.errors import CommandError
 from millrace.cli.latency import Report
 from millrace.cli.options import KafkaCommand, ManyValues, Target, broker_options, parse_pairs
-from millrace.cli.progress import progress
+from millrace.cli.progress import Progress, progress
 
 # How many records are handed over between looks at the clock and at the answers.
 STRIDE = 1000
@@ -107,8 +107,8 @@ def command(
             " Steady state results will print after the complete test summary."
         )
     run = Run(producer, topic, Report(num_records, warmup_records, reporting_interval, time.monotonic()))
-    with progress("producing", num_records) as advance:
-        run.send(values, num_records, throughput, advance)
+    with progress("producing", num_records) as shown:
+        run.send(values, num_records, throughput, shown)
     run.report.print_summary(time.monotonic())
     if print_metrics:
         metrics.print("producer-metrics")
@@ -145,9 +145,7 @@ class Run:
         self._topic = topic
         self._latencies_ms = array("d")
 
-    def send(
-        self, values: Iterator[bytes], count: int, per_second: float, advance: Callable[[int], None]
-    ) -> None:
+    def send(self, values: Iterator[bytes], count: int, per_second: float, shown: Progress) -> None:
         """Send so many records and wait for all of them."""
         began = time.monotonic()
         stride = STRIDE if per_second <= 0 else max(1, min(STRIDE, int(per_second * BURST_SECONDS)))
@@ -156,14 +154,12 @@ class Run:
             burst = min(stride, count - sent)
             self._send_burst(itertools.islice(values, burst))
             sent += burst
-            self._collect()
-            advance(self.report.count)
+            self._collect(shown)
             if per_second > 0:
                 self._wait_until(began + sent / per_second)
         while self._producer.flush(WAIT_SECONDS):
-            self._collect()
-            advance(self.report.count)
-        self._collect()
+            self._collect(shown)
+        self._collect(shown)
 
     def _send_burst(self, values: Iterator[bytes]) -> None:
         produce, poll, topic, delivered = (
@@ -190,10 +186,11 @@ class Run:
             self.failed += 1
             self.reason = error.str()
 
-    def _collect(self) -> None:
+    def _collect(self, shown: Progress) -> None:
         self._producer.poll(0)
-        self.report.add(self._latencies_ms, time.monotonic())
+        self.report.add(self._latencies_ms, time.monotonic(), shown.echo)
         del self._latencies_ms[:]
+        shown.update(self.report.count)
 
     def _wait_until(self, moment: float) -> None:
         while (left := moment - time.monotonic()) > 0:

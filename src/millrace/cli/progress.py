@@ -3,18 +3,32 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
+
+import click
+
+
+class Progress(NamedTuple):
+    """How far the work is, and lines that are to stand above the bar."""
+
+    update: Callable[[int], object]
+    echo: Callable[[str], object]
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Gives the function that is told how much is done."""
+def progress(what: str, total: int) -> Iterator[Progress]:
+    """Show how much of the total is done, for as long as the block lasts."""
     if not sys.stderr.isatty():
-        yield lambda done: None
+        yield Progress(lambda done: None, click.echo)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True, highlight=False)
+    with Bar(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        # Both would write to the same terminal; the bar has to know.
+        echo = console.print if sys.stdout.isatty() else click.echo
+        yield Progress(lambda done: bar.update(task, completed=done), echo)

@@ -50,6 +50,8 @@ class Reader:
             Consumer,
             {
                 "auto.offset.reset": "earliest" if from_beginning else "latest",
+                # By default librdkafka pauses for a second whenever it is far enough ahead.
+                "fetch.queue.backoff.ms": "2",
                 **properties,
                 "bootstrap.servers": target.bootstrap,
                 "group.id": UNUSED_GROUP,
