@@ -32,33 +32,76 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[Fetc
     missing_bytes = min(request.min_bytes, request.max_bytes) - reading.size
     if missing_bytes <= 0 or request.max_wait_ms <= 0 or reading.urgent or not reading.partitions:
         return fetch.response(reading.results)
-    return _park(ctx, request, fetch, reading.partitions, missing_bytes)
+    return _Waiting(ctx, request, fetch, reading.partitions, missing_bytes).response
 
 
-def _park(
-    ctx: Context, request: FetchRequest, fetch: Fetch, partitions: list[Partition], missing_bytes: int
-) -> Deferred[FetchResponse]:
-    def answer() -> None:
-        reading = _Reading(ctx, request)
-        reading.read_all(fetch.targets)
-        response.resolve(fetch.response(reading.results))
+class _Waiting:
+    """A fetch that found too little: it reads again when there is more, or when its time is up."""
 
-    parked = ParkedFetch(ctx.loop, partitions, missing_bytes, request.max_wait_ms, answer)
-    response: Deferred[FetchResponse] = Deferred(on_cancel=parked.cancel)
-    return response
+    __slots__ = ("_ctx", "_deadline", "_fetch", "_parked", "_request", "response")
+
+    def __init__(
+        self,
+        ctx: Context,
+        request: FetchRequest,
+        fetch: Fetch,
+        partitions: list[Partition],
+        missing_bytes: int,
+    ) -> None:
+        self._ctx = ctx
+        self._request = request
+        self._fetch = fetch
+        self._deadline = ctx.loop.time() + request.max_wait_ms / 1000
+        self.response: Deferred[FetchResponse] = Deferred(on_cancel=self._cancel)
+        self._park(partitions, missing_bytes, request.max_wait_ms)
+
+    def _park(self, partitions: list[Partition], missing_bytes: int, max_wait_ms: float) -> None:
+        self._parked = ParkedFetch(
+            self._ctx.loop,
+            partitions,
+            missing_bytes,
+            max_wait_ms,
+            self._answer,
+            reads_committed=self._request.isolation_level == READ_COMMITTED,
+        )
+
+    def _answer(self) -> None:
+        request = self._request
+        reading = _Reading(self._ctx, request)
+        reading.read_all(self._fetch.targets)
+        if self._parked.reads_committed and not reading.urgent:
+            # The end of a transaction shows everything behind it, which may be little.
+            missing_bytes = min(request.min_bytes, request.max_bytes) - reading.size
+            rest_ms = (self._deadline - self._ctx.loop.time()) * 1000
+            if missing_bytes > 0 and rest_ms > 0:
+                self._park(reading.partitions, missing_bytes, rest_ms)
+                return
+        self.response.resolve(self._fetch.response(reading.results))
+
+    def _cancel(self) -> None:
+        self._parked.cancel()
 
 
 class _Reading:
     """Reads what a request asks for, once, within its limits."""
 
-    __slots__ = ("_aborted", "_ctx", "_remaining_bytes", "partitions", "results", "size", "urgent")
+    __slots__ = (
+        "_aborted",
+        "_ctx",
+        "_reads_committed",
+        "_remaining_bytes",
+        "partitions",
+        "results",
+        "size",
+        "urgent",
+    )
 
     def __init__(self, ctx: Context, request: FetchRequest) -> None:
         self._ctx = ctx
         self._remaining_bytes = min(request.max_bytes, ctx.config.fetch_max_bytes)
-        self._aborted: list[AbortedTransaction] | None = (
-            [] if request.isolation_level == READ_COMMITTED else None
-        )
+        self._reads_committed = request.isolation_level == READ_COMMITTED
+        # What most answers say of aborted transactions.
+        self._aborted: list[AbortedTransaction] | None = [] if self._reads_committed else None
         self.results: list[tuple[Target, PartitionData]] = []
         self.partitions: list[Partition] = []
         self.size = 0
@@ -101,9 +144,16 @@ class _Reading:
                 return data
         max_bytes = min(asked.partition_max_bytes, self._remaining_bytes)
         # The first records always go out whole: a batch larger than every limit must not block its reader.
-        records = partition.read(asked.fetch_offset, max(max_bytes, 0), min_one_batch=self.size == 0)
+        records = partition.read(
+            asked.fetch_offset,
+            max(max_bytes, 0),
+            min_one_batch=self.size == 0,
+            up_to=data.last_stable_offset if self._reads_committed else None,
+        )
         if records is not None:
             data.records = records
+            if self._reads_committed:
+                data.aborted_transactions = _aborted(partition, asked.fetch_offset, records.next_offset)
             self.size += len(records)
             self._remaining_bytes -= len(records)
         return data
@@ -113,6 +163,14 @@ class _Reading:
         if self._ctx.api_version < TOPIC_IDS_FROM:
             return partitions.get(target.topic, target.partition.partition)
         return partitions.get(partitions.topic_name(target.topic_id), target.partition.partition)
+
+
+def _aborted(partition: Partition, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """What a `read_committed` consumer has to leave out of what it gets."""
+    return [
+        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+        for aborted in partition.log.aborted_transactions(start_offset, end_offset)
+    ]
 
 
 def _diverging_epoch(

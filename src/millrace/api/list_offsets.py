@@ -48,7 +48,7 @@ def _find(
         partition.check_leader_epoch(asked.current_leader_epoch)
         if asked.timestamp < 0 and ctx.api_version < LOWEST_VERSION.get(asked.timestamp, 0):
             raise KafkaError(Error.UNSUPPORTED_VERSION)
-        found = _offset(partition, asked.timestamp, isolation_level) or NOT_FOUND
+        found = _offset(partition, asked.timestamp, isolation_level == READ_COMMITTED) or NOT_FOUND
     except KafkaError as error:
         response.error_code = error.error
         return response
@@ -58,19 +58,22 @@ def _find(
     return response
 
 
-def _offset(partition: Partition, timestamp: int, isolation_level: int) -> TimestampOffset | None:
+def _offset(partition: Partition, timestamp: int, reads_committed: bool) -> TimestampOffset | None:
     log = partition.log
+    end = partition.last_stable_offset if reads_committed else partition.high_watermark
     if timestamp == LATEST:
-        end = partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.high_watermark
         return TimestampOffset(offset=end, timestamp_ms=-1, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return TimestampOffset(
             offset=log.log_start_offset, timestamp_ms=-1, leader_epoch=partition.leader_epoch
         )
-    if timestamp == MAX_TIMESTAMP:
-        return log.max_timestamp_offset()
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return None
-    if timestamp < 0:
+    if timestamp == MAX_TIMESTAMP:
+        found = log.max_timestamp_offset()
+    elif timestamp < 0:
         raise KafkaError(Error.UNSUPPORTED_VERSION, f"no offset goes by the special timestamp {timestamp}")
-    return log.offset_for_timestamp(timestamp)
+    else:
+        found = log.offset_for_timestamp(timestamp)
+    # A record that the client cannot fetch yet is not there for it.
+    return found if found is not None and found.offset < end else None

@@ -25,6 +25,7 @@ from millrace.coordinator.records import (
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
 from millrace.replication.partitions import Partitions
+from millrace.storage.append_origin import AppendOrigin
 from millrace.wire.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -173,7 +174,7 @@ class Runtime(Generic[S]):
             attributes=0 if producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT,
         )
         try:
-            appended = self._partition(index).append(memoryview(batch))
+            appended = self._partition(index).append(memoryview(batch), AppendOrigin.COORDINATOR)
         except KafkaError as error:
             raise KafkaError(_APPEND_ERRORS.get(error.error, error.error), error.message) from error
         for number, record in enumerate(records):

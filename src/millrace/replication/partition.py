@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 from millrace.errors import Error, KafkaError
 from millrace.replication.waiting import ParkedFetch
+from millrace.storage.append_origin import AppendOrigin
 from millrace.storage.file_slice import FileSlice
 from millrace.storage.log import Appended, Log
+from millrace.wire.control_batch import END_MARKER_BYTES
 
 UNKNOWN_LEADER_EPOCH = -1
 
@@ -37,24 +39,55 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where `read_committed` consumers may read to: no transaction is ever open here."""
-        return self.log.log_end_offset
+        """Where `read_committed` consumers may read to: up to the first open transaction."""
+        return self.log.last_stable_offset
 
-    def append(self, records: memoryview) -> Appended:
-        appended = self.log.append(records, self.leader_epoch)
+    def append(self, records: memoryview, origin: AppendOrigin = AppendOrigin.CLIENT) -> Appended:
+        appended = self.log.append(records, self.leader_epoch, origin)
         if self.parked and not appended.duplicate:
             self.wake(len(records))
         return appended
 
-    def read(self, offset: int, max_bytes: int, *, min_one_batch: bool) -> FileSlice | None:
-        return self.log.read(offset, max_bytes, min_one_batch=min_one_batch)
+    def write_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+        *,
+        transaction_version: int = 1,
+    ) -> int:
+        """End a producer's transaction in this partition; returns the marker's offset."""
+        appended = self.log.append_marker(
+            producer_id,
+            producer_epoch,
+            committed,
+            coordinator_epoch,
+            self.leader_epoch,
+            transaction_version=transaction_version,
+        )
+        for fetch in tuple(self.parked):
+            if fetch.reads_committed:
+                # What the transaction held back is there now, and nobody has counted it.
+                fetch.wake()
+            else:
+                fetch.appended(END_MARKER_BYTES)
+        if self.on_marker is not None:
+            self.on_marker(producer_id, producer_epoch, committed)
+        return appended.base_offset
+
+    def read(
+        self, offset: int, max_bytes: int, *, min_one_batch: bool, up_to: int | None = None
+    ) -> FileSlice | None:
+        return self.log.read(offset, max_bytes, min_one_batch=min_one_batch, up_to=up_to)
 
     def wake(self, appended_bytes: int | None = None) -> None:
         """Tell parked fetches of new bytes; without a number they answer at once, whatever there is."""
+        is_stable = self.log.last_stable_offset == self.log.log_end_offset
         for fetch in tuple(self.parked):
             if appended_bytes is None:
                 fetch.wake()
-            else:
+            elif is_stable or not fetch.reads_committed:
                 fetch.appended(appended_bytes)
 
     def check_leader_epoch(self, epoch: int) -> None:

@@ -20,21 +20,24 @@ class ParkedFetch:
     gets its own acknowledgement first. Owned by the broker loop; not thread-safe.
     """
 
-    __slots__ = ("_answer", "_loop", "_missing_bytes", "_partitions", "_timer", "_woken")
+    __slots__ = ("_answer", "_loop", "_missing_bytes", "_partitions", "_timer", "_woken", "reads_committed")
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         partitions: Iterable[Parking],
         missing_bytes: int,
-        max_wait_ms: int,
+        max_wait_ms: float,
         answer: Callable[[], None],
+        *,
+        reads_committed: bool = False,
     ) -> None:
         self._loop = loop
         self._partitions = tuple(partitions)
         self._missing_bytes = missing_bytes
         self._answer = answer
         self._woken = False
+        self.reads_committed = reads_committed
         for partition in self._partitions:
             partition.parked.add(self)
         self._timer = loop.call_later(max_wait_ms / 1000, self.wake)

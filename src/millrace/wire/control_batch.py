@@ -14,6 +14,7 @@ from millrace.wire.records import (
 )
 
 ABORT, COMMIT = 0, 1
+END_MARKER_BYTES = 78
 
 _VERSION = 0
 # Version and type; version and the epoch of the coordinator. Later versions may only add to them.
