@@ -104,7 +104,7 @@ class ClassicProtocol:
 
     def _join(self, group: ClassicGroup, client: Client, request: JoinGroupRequest) -> Join:
         if not self._has_room(group, request.member_id):
-            group.remove(request.member_id)
+            self._turn_away(group, request.member_id)
             return JoinGroupResponse(error_code=Error.GROUP_MAX_SIZE_REACHED)
         if not group.supports(request.protocol_type, offers_of(request.protocols)):
             raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
@@ -127,6 +127,11 @@ class ClassicProtocol:
             # Those who have joined count: of a group that is too large, the last to come are left out.
             return member_id in group.parked_joins or len(group.parked_joins) < self._config.group_max_size
         return member_id in group.members or len(group.members) < self._config.group_max_size
+
+    def _turn_away(self, group: ClassicGroup, member_id: str) -> None:
+        group.remove(member_id)
+        self.rebalances.end_session(group, member_id)
+        self.rebalances.complete_if_due(group)
 
     def _join_with_id(self, group: ClassicGroup, client: Client, request: JoinGroupRequest) -> Join:
         member_id = request.member_id

@@ -1,0 +1,50 @@
+"""Replies are sent when the state is final, because a reply lets in its client's next request at once."""
+
+from millrace.errors import Error
+from millrace.groups.replies import Replies
+from millrace.net.deferred import Deferred
+
+from .conftest import NewMember
+from .members import Coordinator, Member
+
+
+def test_replies_are_held_back_until_the_end() -> None:
+    replies, parked = Replies(), Deferred[str]()
+    with replies:
+        replies.add(parked, "done")
+        assert not parked.resolved
+    assert parked.resolved
+
+
+def test_what_a_reply_brings_about_is_sent_too() -> None:
+    replies, first, second = Replies(), Deferred[str](), Deferred[str]()
+
+    def next_request(_: str) -> None:
+        with replies:
+            replies.add(second, "second")
+
+    first.then(next_request)
+    with replies:
+        replies.add(first, "first")
+    assert second.resolved
+
+
+def test_a_member_may_leave_the_moment_it_hears_that_it_has_joined(
+    coordinator: Coordinator, new_member: NewMember
+) -> None:
+    class Hasty(Member):
+        """Its next request waits in the connection behind the one that is parked."""
+
+        def hurry(self) -> None:
+            coordinator.group.parked_joins[self.member_id].then(lambda _: self.leave())
+
+    members: list[Member] = [new_member() for _ in range(3)]
+    hasty = Hasty(coordinator)
+    answers = [member.enter() for member in members]
+    hasty.enter()
+    hasty.hurry()
+    coordinator.advance(6_000)
+    assert [answer.error for answer in answers] == [Error.NONE] * 3
+    assert hasty.member_id not in coordinator.group.members
+    assert coordinator.group.state == "PreparingRebalance"
+    coordinator.stabilize(*members)
