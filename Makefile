@@ -14,6 +14,7 @@ $(READY): pyproject.toml
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "installing millrace and what its tests need (PySpark makes this take a minute or two, once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m compileall -q src
 	@touch $(READY)
 
 check: setup
