@@ -21,14 +21,19 @@ from millrace.txn.producer_ids import ProducerIds
 from millrace.txn.transactions import Transactions
 
 from ..node import Node
+from .members import Talk
 
 Call = Callable[..., Any]
 
-SMALL_INTERNAL_TOPICS = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}
+SMALL_AND_QUICK = {
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+}
 
 
 def new_context(node: Node, properties: dict[str, str] | None = None) -> Context:
-    cluster = node.open(SMALL_INTERNAL_TOPICS | (properties or {}))
+    cluster = node.open(SMALL_AND_QUICK | (properties or {}))
     clock = Clock()
     loop = asyncio.new_event_loop()
 
@@ -100,3 +105,9 @@ def call(ctx: Context) -> Call:
             return error_response(handler, error)
 
     return answer
+
+
+@pytest.fixture
+def talk(ctx: Context, call: Call) -> Talk:
+    """Talks to the group coordinator in the bytes of any version."""
+    return Talk(ctx, call)

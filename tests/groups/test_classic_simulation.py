@@ -1,4 +1,4 @@
-"""Random lives of a classic group: members come, leave, die and come back, writes fail, the broker crashes."""
+"""Random lives of a classic group: members come, leave, die and return, writes fail, the broker crashes."""
 
 import random
 from pathlib import Path
