@@ -15,6 +15,7 @@ from millrace.api import (
     describe_cluster,
     describe_configs,
     describe_log_dirs,
+    describe_producers,
     describe_topic_partitions,
     describe_transactions,
     end_txn,
@@ -37,6 +38,7 @@ from millrace.api import (
     produce,
     sync_group,
     txn_offset_commit,
+    write_txn_markers,
 )
 from millrace.api.dispatch import Handler
 from millrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -51,6 +53,7 @@ from millrace.wire.messages.delete_topics import DeleteTopicsRequest
 from millrace.wire.messages.describe_cluster import DescribeClusterRequest
 from millrace.wire.messages.describe_configs import DescribeConfigsRequest
 from millrace.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from millrace.wire.messages.describe_producers import DescribeProducersRequest
 from millrace.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from millrace.wire.messages.describe_transactions import DescribeTransactionsRequest
 from millrace.wire.messages.end_txn import EndTxnRequest
@@ -73,6 +76,7 @@ from millrace.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochR
 from millrace.wire.messages.produce import ProduceRequest
 from millrace.wire.messages.sync_group import SyncGroupRequest
 from millrace.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+from millrace.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 
 HANDLERS = (
     Handler(ProduceRequest, produce.handle, 3, 13),
@@ -98,6 +102,7 @@ HANDLERS = (
     Handler(AddPartitionsToTxnRequest, add_partitions_to_txn.handle, 0, 5),
     Handler(AddOffsetsToTxnRequest, add_offsets_to_txn.handle, 0, 4),
     Handler(EndTxnRequest, end_txn.handle, 0, 5),
+    Handler(WriteTxnMarkersRequest, write_txn_markers.handle, 1, 2),
     Handler(TxnOffsetCommitRequest, txn_offset_commit.handle, 0, 5),
     Handler(DescribeConfigsRequest, describe_configs.handle, 1, 4),
     Handler(AlterConfigsRequest, alter_configs.handle, 0, 2),
@@ -105,6 +110,7 @@ HANDLERS = (
     Handler(CreatePartitionsRequest, create_partitions.handle, 0, 3),
     Handler(IncrementalAlterConfigsRequest, incremental_alter_configs.handle, 0, 1),
     Handler(DescribeClusterRequest, describe_cluster.handle, 0, 2),
+    Handler(DescribeProducersRequest, describe_producers.handle, 0, 0),
     Handler(DescribeTransactionsRequest, describe_transactions.handle, 0, 0),
     Handler(ListTransactionsRequest, list_transactions.handle, 0, 2),
     Handler(ListConfigResourcesRequest, list_config_resources.handle, 0, 1),

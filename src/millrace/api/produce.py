@@ -1,17 +1,23 @@
 """Produce v3-13 (advertised from 0). v9: flexible. v10: new leader in the answer. v13: topic ids.
 
+Transactions (KIP-890): v11 clients know TRANSACTION_ABORTABLE. From v12 on a first batch makes its partition
+part of the transaction; before, it must have been added.
+
 Appends are in the page cache when this returns: with one replica, acks=1 and acks=all are the same.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeAlias
 
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
 from millrace.net.connection import CloseConnection
 from millrace.replication.partition import Partition
+from millrace.storage.append_origin import AppendOrigin
+from millrace.storage.log import Appended
 from millrace.storage.validation import InvalidRecords
 from millrace.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -22,16 +28,27 @@ from millrace.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from millrace.wire.records import HEADER_BYTES, BatchHeader, read_header
+
+logger = logging.getLogger(__name__)
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+KNOWS_ABORTABLE_FROM = 11
+JOINS_TRANSACTIONS_FROM = 12
 TOPIC_IDS_FROM = 13
+
+Unflushed: TypeAlias = tuple[Partition, PartitionProduceResponse]
+"""A partition whose answer waits until its log is on disk."""
+
+# What older clients would not try again, or would ask for new metadata first.
+UNVERIFIED = (Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR)
 
 
 def handle(
     ctx: Context, request: ProduceRequest
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-    unflushed: list[Partition] = []
-    responses = [_append_topic(ctx, topic, request.acks, unflushed) for topic in request.topic_data]
+    unflushed: list[Unflushed] = []
+    responses = [_append_topic(ctx, request, topic, unflushed) for topic in request.topic_data]
     if request.acks == ACKS_NONE:
         _close_on_error(responses)
         response = None
@@ -41,19 +58,26 @@ def handle(
 
 
 async def _after_flush(
-    ctx: Context, partitions: list[Partition], response: ProduceResponse | None
+    ctx: Context, unflushed: list[Unflushed], response: ProduceResponse | None
 ) -> ProduceResponse | None:
     """Where flush.messages says so, the answer waits for the disk."""
-    for partition in partitions:
-        flush = partition.log.begin_flush()
-        if flush is not None:
-            await ctx.run_in_thread(flush.run)
-            flush.complete()
+    for partition, answer in unflushed:
+        try:
+            flush = partition.log.begin_flush()
+            if flush is not None:
+                await ctx.run_in_thread(flush.run)
+                flush.complete()
+        except (OSError, KafkaError) as failure:
+            logger.error("cannot flush %s-%d: %s", partition.topic, partition.index, failure)
+            # Not said to be safe before it is; a client that repeats it is told so again once it is.
+            answer.error_code = Error.KAFKA_STORAGE_ERROR
+            answer.error_message = f"Cannot flush {partition.topic}-{partition.index}"
+            answer.base_offset = -1
     return response
 
 
 def _append_topic(
-    ctx: Context, data: TopicProduceData, acks: int, unflushed: list[Partition]
+    ctx: Context, request: ProduceRequest, data: TopicProduceData, unflushed: list[Unflushed]
 ) -> TopicProduceResponse:
     response = TopicProduceResponse(name=data.name, topic_id=data.topic_id)
     try:
@@ -62,14 +86,15 @@ def _append_topic(
         response.partition_responses = [_failed(partition.index, error) for partition in data.partition_data]
         return response
     response.partition_responses = [
-        _append(ctx, name, partition, acks, unflushed) for partition in data.partition_data
+        _append(ctx, request, name, partition, unflushed) for partition in data.partition_data
     ]
     return response
 
 
 def _append(
-    ctx: Context, topic: str, data: PartitionProduceData, acks: int, unflushed: list[Partition]
+    ctx: Context, request: ProduceRequest, topic: str, data: PartitionProduceData, unflushed: list[Unflushed]
 ) -> PartitionProduceResponse:
+    acks = request.acks
     try:
         partition = ctx.partitions.get(topic, data.index)
         if acks not in (ACKS_LEADER, ACKS_ALL, ACKS_NONE):
@@ -81,17 +106,59 @@ def _append(
             )
         if data.records is None:
             raise KafkaError(Error.INVALID_RECORD, f"no records for {topic}-{data.index}")
-        appended = partition.append(data.records)
+        if request.transactional_id is None:
+            appended = partition.append(data.records)
+        else:
+            appended = _append_transactional(ctx, request.transactional_id, partition, data.records)
     except KafkaError as error:
         return _failed(data.index, error)
-    if partition.log.unflushed_messages >= partition.log.config.flush_messages:
-        unflushed.append(partition)
-    return PartitionProduceResponse(
+    response = PartitionProduceResponse(
         index=data.index,
         base_offset=appended.base_offset,
         log_append_time_ms=appended.log_append_time_ms,
         log_start_offset=appended.log_start_offset,
     )
+    if partition.log.unflushed_messages >= partition.log.config.flush_messages:
+        unflushed.append((partition, response))
+    return response
+
+
+def _append_transactional(
+    ctx: Context, transactional_id: str, partition: Partition, records: memoryview
+) -> Appended:
+    if len(records) < HEADER_BYTES:
+        return partition.append(records)
+    header = read_header(records)
+    if not header.is_transactional:
+        return partition.append(records)
+    joins = ctx.api_version >= JOINS_TRANSACTIONS_FROM
+    if partition.log.producers.begins_transaction(header, ctx.clock.now_ms(), bumps_epochs=joins):
+        _verify(ctx, transactional_id, partition, header, joins)
+    return partition.append(records, AppendOrigin.TRANSACTION)
+
+
+def _verify(
+    ctx: Context, transactional_id: str, partition: Partition, header: BatchHeader, joins: bool
+) -> None:
+    """Let the coordinator agree to the transaction's first batch on a partition."""
+    try:
+        ctx.transactions.verify(
+            transactional_id,
+            header.producer_id,
+            header.producer_epoch,
+            partition.topic,
+            partition.index,
+            joins=joins,
+            knows_abortable=ctx.api_version >= KNOWS_ABORTABLE_FROM,
+        )
+    except KafkaError as error:
+        if error.error in UNVERIFIED or (error.error is Error.CONCURRENT_TRANSACTIONS and not joins):
+            raise KafkaError(
+                Error.NOT_ENOUGH_REPLICAS,
+                "Unable to verify the partition has been added to the transaction. Underlying error: "
+                f"{error.error.name}",
+            ) from error
+        raise
 
 
 def _failed(index: int, error: KafkaError) -> PartitionProduceResponse:
@@ -112,4 +179,6 @@ def _close_on_error(responses: list[TopicProduceResponse]) -> None:
         for partition in topic.partition_responses:
             if partition.error_code:
                 reason = partition.error_message or f"error {partition.error_code}"
-                raise CloseConnection(f"produce with acks=0 to {topic.name}-{partition.index} failed: {reason}")
+                raise CloseConnection(
+                    f"produce with acks=0 to {topic.name}-{partition.index} failed: {reason}"
+                )
