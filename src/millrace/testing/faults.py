@@ -13,16 +13,9 @@ from millrace.api.dispatch import Handler
 from millrace.errors import Error, KafkaError
 from millrace.net.connection import CloseConnection
 from millrace.net.deferred import Deferred
+from millrace.testing.failed_response import failed_response
 
 Fault: TypeAlias = "Callable[[Context, Handler, Any], Any]"
-
-# Where an error goes that concerns each item: the request's list, the response's list.
-ITEM_LISTS = {
-    "CreatePartitions": ("topics", "results"),
-    "CreateTopics": ("topics", "topics"),
-    "DeleteTopics": ("topics", "responses"),
-    "Metadata": ("topics", "topics"),
-}
 
 
 def drop(times: int | None = None) -> Fault:
@@ -36,9 +29,14 @@ def drop(times: int | None = None) -> Fault:
 
 def drop_answer(times: int | None = None) -> Fault:
     """Do what is asked, then close the connection instead of answering: the client cannot know."""
+    unanswered: set[asyncio.Task[Any]] = set()
 
     def intercept(ctx: Context, handler: Handler, request: Any) -> NoReturn:
-        handler.handle(ctx, request)
+        response = handler.handle(ctx, request)
+        if asyncio.iscoroutine(response):
+            task = ctx.loop.create_task(response)
+            unanswered.add(task)  # The loop alone would not keep it alive.
+            task.add_done_callback(unanswered.discard)
         raise CloseConnection("its answer was dropped by a fault")
 
     return _limited(intercept, times)
@@ -65,14 +63,11 @@ def fail(error: Error, message: str | None = None, times: int | None = None) -> 
     """Answer with an error where this API puts its errors: per partition, per item, or once."""
 
     def intercept(ctx: Context, handler: Handler, request: Any) -> Any:
-        api = api_name(handler)
-        if api in ITEM_LISTS:
-            return _fail_items(api, handler, request, error)
-        if not _has_error_code(handler.request.response):
-            # Its errors are its partitions': each look-up fails.
-            broken: Any = _FailingPartitions(error, message)
-            return handler.handle(dataclasses.replace(ctx, partitions=broken), request)
-        raise KafkaError(error, message)
+        if api_name(handler) not in ("Produce", "Fetch"):
+            return failed_response(request, error, message)
+        # These know what else belongs into an answer (a session), and when there is none (acks=0).
+        broken: Any = _FailingPartitions(error, message)
+        return handler.handle(dataclasses.replace(ctx, partitions=broken), request)
 
     return _limited(intercept, times)
 
@@ -116,24 +111,3 @@ class _FailingPartitions:
 
     def topic_name(self, topic_id: bytes) -> NoReturn:
         raise self._error
-
-
-def _has_error_code(response: type[Any]) -> bool:
-    return any(field.name == "error_code" for field in dataclasses.fields(response)) and (
-        response.__name__ != "FetchResponse"
-    )
-
-
-def _fail_items(api: str, handler: Handler, request: Any, error: Error) -> Any:
-    asked, answered = ITEM_LISTS[api]
-    response = handler.request.response()
-    item = _item_class(handler.request.response, answered)
-    names = [topic.name for topic in getattr(request, asked) or ()] or getattr(request, "topic_names", [])
-    setattr(response, answered, [item(name=name, error_code=error) for name in names])
-    return response
-
-
-def _item_class(response: type[Any], field_name: str) -> type[Any]:
-    """The struct that a response's list holds, from its declaration."""
-    struct: type[Any] = response.wire_fields[field_name].type.element.struct
-    return struct
