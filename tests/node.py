@@ -14,15 +14,16 @@ from millrace.storage.log_dir import LogDir
 class Node:
     """What a broker opens to know its topics, without the network."""
 
-    def __init__(self, *directories: Path, disk: Disk | None = None) -> None:
+    def __init__(self, *directories: Path, disk: Disk | None = None, clock: Clock | None = None) -> None:
         self.directories: Sequence[Path] = directories
         self.disk = disk or Disk()
+        self.clock = clock or Clock()
         self.partitions: Partitions | None = None
 
     def open(self, properties: dict[str, str] | None = None) -> LocalCluster:
         config = BrokerConfig.from_properties(properties or {})
         log_dirs = [LogDir(path, self.disk) for path in self.directories]
-        self.partitions = Partitions(log_dirs, clock=Clock(), disk=self.disk, run_later=_run_now)
+        self.partitions = Partitions(log_dirs, clock=self.clock, disk=self.disk, run_later=_run_now)
         try:
             return LocalCluster(config, log_dirs[0], self.partitions)
         except BaseException:

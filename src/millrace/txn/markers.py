@@ -65,7 +65,11 @@ class Markers:
                 transaction.producer_epoch,
                 transaction.state.committed,
                 coordinator_epoch,
+                transaction_version=transaction.client_version,
             )
         except KafkaError as error:
             if error.error not in _NEEDS_NO_MARKER:
                 raise
+            logger.info(
+                "%s-%d goes without the marker of %s: %s", *partition, transaction.transactional_id, error
+            )
