@@ -167,15 +167,21 @@ def test_an_admin_call_fails_with_the_error(broker: Broker, api: str) -> None:
     ADMIN_CALLS[api](admin)
 
 
+@pytest.fixture(scope="module")
+def lasting_broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
 @pytest.mark.parametrize("version", ["lowest", "highest"])
 @pytest.mark.parametrize("handler", HANDLERS, ids=api_name)
-def test_every_api_can_fail(handler: Any, version: str) -> None:
+def test_every_api_can_fail(lasting_broker: Broker, handler: Any, version: str) -> None:
     if (api_name(handler), version) == ("DescribeLogDirs", "lowest"):
         pytest.skip("has room for errors of directories only, and the request names none")
-    with Broker() as broker:
-        broker.on(api_name(handler), fail(Error.POLICY_VIOLATION, "no"))
-        request = asking_for_one_of_each(handler.request)
-        response = exchange(broker, request, getattr(handler, version))
+    lasting_broker.clear_faults()
+    lasting_broker.on(api_name(handler), fail(Error.POLICY_VIOLATION, "no"))
+    request = asking_for_one_of_each(handler.request)
+    response = exchange(lasting_broker, request, getattr(handler, version))
     assert f"error_code={Error.POLICY_VIOLATION.value}" in repr(response)
 
 
