@@ -14,6 +14,7 @@ from millrace.api import (
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_groups,
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
@@ -52,6 +53,7 @@ from millrace.wire.messages.delete_records import DeleteRecordsRequest
 from millrace.wire.messages.delete_topics import DeleteTopicsRequest
 from millrace.wire.messages.describe_cluster import DescribeClusterRequest
 from millrace.wire.messages.describe_configs import DescribeConfigsRequest
+from millrace.wire.messages.describe_groups import DescribeGroupsRequest
 from millrace.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from millrace.wire.messages.describe_producers import DescribeProducersRequest
 from millrace.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -91,6 +93,7 @@ HANDLERS = (
     Handler(OffsetCommitRequest, offset_commit.handle, 2, 10),
     Handler(OffsetFetchRequest, offset_fetch.handle, 1, 10),
     Handler(OffsetDeleteRequest, offset_delete.handle, 0, 0),
+    Handler(DescribeGroupsRequest, describe_groups.handle, 0, 6),
     Handler(DeleteGroupsRequest, delete_groups.handle, 0, 2),
     Handler(ListGroupsRequest, list_groups.handle, 0, 5),
     Handler(ApiVersionsRequest, api_versions.handle, 0, 4),

@@ -1,0 +1,49 @@
+"""DescribeGroups v0-6, of classic groups. v3: authorized operations. v4: static members. v5: flexible.
+
+v6 says that a group is not there by an error; before, such a group is described as dead.
+"""
+
+from __future__ import annotations
+
+from millrace.api.context import Context
+from millrace.errors import Error, KafkaError
+from millrace.groups.classic import ClassicGroup, State
+from millrace.security.operations import ALL_ON_GROUP
+from millrace.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+NOT_FOUND_FROM = 6
+
+
+def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    groups = [_describe(ctx, group_id) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == Error.NONE:
+                group.authorized_operations = ALL_ON_GROUP
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+    try:
+        group = ctx.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            return group.describe()
+        if group.kind == "classic":
+            return DescribedGroup(group_id=group_id, group_state=group.state)
+        raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
+    except KafkaError as error:
+        return _missing(ctx, group_id, error)
+
+
+def _missing(ctx: Context, group_id: str, error: KafkaError) -> DescribedGroup:
+    if error.error is not Error.GROUP_ID_NOT_FOUND:
+        return DescribedGroup(group_id=group_id, error_code=error.error)
+    if ctx.api_version < NOT_FOUND_FROM:
+        return DescribedGroup(group_id=group_id, group_state=State.DEAD)
+    return DescribedGroup(
+        group_id=group_id, group_state=State.DEAD, error_code=error.error, error_message=error.message
+    )
