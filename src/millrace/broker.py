@@ -149,6 +149,8 @@ class Broker:
             self._producer_ids = ProducerIds(log_dirs[0])
         except (OSError, ConfigError) as error:
             self._server.stop()
+            if isinstance(error, OSError) and error.errno is not None:
+                raise StartupError(_data_dir_trouble(str(log_dirs[0].path), error)) from error
             raise StartupError(str(error)) from error
         self._fetch_sessions = FetchSessions(
             self.config.max_incremental_fetch_session_cache_slots, FETCH_SESSION_EVICTION_MS, self._clock
@@ -318,4 +320,4 @@ def _data_dir_trouble(path: str, error: OSError) -> str:
         return f"cannot write to the data directory {path}: {error.strerror}; choose another (log.dirs)"
     if error.errno == errno.ENOSPC:
         return f"the disk of {path} is full; free some space or choose another directory (log.dirs)"
-    return f"cannot use the data directory {path}: {error}"
+    return f"cannot use the data directory {path}: {error.strerror or error}; choose another (log.dirs)"

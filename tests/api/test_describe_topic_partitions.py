@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from millrace.api.context import Context
 from millrace.errors import Error
-from millrace.net.connection import CloseConnection
 from millrace.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -75,7 +73,15 @@ def test_the_brokers_limit_counts_too(call: Call, ctx: Context) -> None:
     assert [len(listed(page)) for page in pages(call, 2000)] == [2, 2, 1]
 
 
-def test_a_negative_cursor_closes_the_connection(call: Call) -> None:
+def test_a_negative_cursor_is_an_error_of_every_topic(call: Call) -> None:
     # The response has no error code of its own to tell it in.
-    with pytest.raises(CloseConnection):
-        call(DescribeTopicPartitionsRequest(cursor=Cursor(topic_name="a", partition_index=-1)))
+    answer = call(
+        DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name="a"), TopicRequest(name="b")],
+            cursor=Cursor(topic_name="a", partition_index=-1),
+        )
+    )
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+        ("a", Error.INVALID_REQUEST),
+        ("b", Error.INVALID_REQUEST),
+    ]

@@ -94,10 +94,12 @@ class Partitions:
         """
         self._names[topic_id] = topic
         key = (topic, index)
-        home = self._homes.get(key)
-        if home is None:
-            home = self._homes[key] = self._emptiest_dir()
+        known_home = self._homes.get(key)
+        home = self._homes[key] = known_home or self._emptiest_dir()
         try:
+            if known_home is None:
+                # A full disk may have kept the checkpoints of a deleted topic of this name.
+                home.forget({key})
             log = self._open(home, topic, index, config)
             home.write_partition_metadata(topic, index, topic_id)
         except (OSError, KafkaError) as error:
@@ -131,7 +133,9 @@ class Partitions:
         """Forget the topic at once; its files go in the background."""
         hosted = self._by_topic.pop(topic, {})
         for log_dir in self.log_dirs:
-            log_dir.forget({(topic, index) for index in hosted if self._homes[topic, index] is log_dir})
+            self._forget_checkpoints(
+                log_dir, {(topic, index) for index in hosted if self._homes[topic, index] is log_dir}
+            )
         for partition in hosted.values():
             self._names.pop(partition.topic_id, None)
             del self._homes[topic, partition.index]
@@ -139,6 +143,15 @@ class Partitions:
             partition.wake()
         for key in [key for key in self._offline if key[0] == topic]:
             del self._offline[key]
+
+    def _forget_checkpoints(self, log_dir: LogDir, partitions: set[tuple[str, int]]) -> None:
+        try:
+            log_dir.forget(partitions)
+        except OSError as error:
+            # Deleting is how a full disk gets room again, so it must not fail for want of room.
+            logger.warning(
+                "%s: cannot drop the checkpoints of deleted partitions yet: %s", log_dir.path, error
+            )
 
     def forget(self, topic: str, index: int) -> None:
         """Take no notice any more of a partition directory that was found at the start."""
@@ -153,8 +166,7 @@ class Partitions:
     # Stopping
 
     def close(self) -> None:
-        """Flush and close every log, and mark the stop as clean."""
-        self.checkpoint()
+        """Flush and close every log, and mark the stop as clean; what cannot be written costs a recovery."""
         failed = False
         for partition in self:
             try:
@@ -162,10 +174,13 @@ class Partitions:
             except (OSError, KafkaError) as error:
                 failed = True
                 logger.error("cannot close the log of %s-%d: %s", partition.topic, partition.index, error)
-        self.checkpoint()
         for log_dir in self.log_dirs:
-            if not failed:
-                log_dir.mark_clean_shutdown()
+            try:
+                self._checkpoint(log_dir)
+                if not failed:
+                    log_dir.mark_clean_shutdown()
+            except OSError as error:
+                logger.error("cannot mark the stop as clean in %s: %s", log_dir.path, error)
             log_dir.close()
 
     def abandon(self) -> None:
@@ -178,6 +193,9 @@ class Partitions:
     def checkpoint(self) -> None:
         """Write down how far each log is known to be on disk, and where it starts."""
         for log_dir in self.log_dirs:
-            hosted = self.in_dir(log_dir)
-            log_dir.write_recovery_points({(p.topic, p.index): p.log.recovery_point for p in hosted})
-            log_dir.write_log_start_offsets({(p.topic, p.index): p.log.log_start_offset for p in hosted})
+            self._checkpoint(log_dir)
+
+    def _checkpoint(self, log_dir: LogDir) -> None:
+        hosted = self.in_dir(log_dir)
+        log_dir.write_recovery_points({(p.topic, p.index): p.log.recovery_point for p in hosted})
+        log_dir.write_log_start_offsets({(p.topic, p.index): p.log.log_start_offset for p in hosted})

@@ -309,7 +309,7 @@ class _Scan:
         fault = self._account_for_batches(segment, file_bytes)
         if fault:
             self._cut(segment, file_bytes, fault)
-        segment.complete_indexes()
+        _complete_indexes(segment)
         return fault is None
 
     def _account_for_batches(self, segment: Segment, end: int) -> str | None:
@@ -357,6 +357,14 @@ class _Scan:
             cut,
         )
         segment.truncate_file()
+
+
+def _complete_indexes(segment: Segment) -> None:
+    try:
+        segment.complete_indexes()
+    except OSError as failure:
+        # A full disk: they serve from memory, and are rebuilt once more after the next start.
+        logger.warning("%s: cannot write the rebuilt indexes: %s", segment.path(LOG_SUFFIX), failure)
 
 
 def _file_sizes(directory: Path) -> dict[str, int]:
