@@ -1,0 +1,16 @@
+"""A member in a process of its own, to be killed: CLIENT BOOTSTRAP TOPIC GROUP; tells when it has joined."""
+
+import sys
+
+from consumers import CLIENTS, SHORT_SESSION, poll_until
+
+
+def main(client: str, bootstrap: str, topic: str, group: str) -> None:
+    consumer = CLIENTS[client](bootstrap, topic, group, dict(SHORT_SESSION))
+    poll_until([consumer], lambda: bool(consumer.assignment()))
+    print("joined", flush=True)
+    poll_until([consumer], lambda: False)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
