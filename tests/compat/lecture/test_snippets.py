@@ -51,6 +51,10 @@ class Session:
         for title in titles:
             exec(SNIPPETS[title].replace(f":{LECTURE_PORT}", f":{self._broker.port}"), self.names)
 
+    def be_impatient(self) -> None:
+        """Let the consumer wait a second for more, where the lecture waits longer or for ever."""
+        self.names["consumer"].config["consumer_timeout_ms"] = 1000
+
     def stored(self, topic: str, count: int) -> list[Message]:
         """What is in the topic, read with another client."""
         clients = Clients(self._broker)
@@ -125,3 +129,24 @@ def test_a_message_is_published_by_a_function(session: Session, capsys: pytest.C
     assert capsys.readouterr().out == "Message published successfully.\n"
     (message,) = session.stored("test", 1)
     assert (message.key(), message.value()) == (b"key", b"value")
+
+
+def test_a_consumer_in_a_group_goes_on_where_it_was(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        session.run("Create a producer", "Send a value", "Close the producer", "Create a consumer in a group")
+        session.be_impatient()
+        session.run("Retrieve messages", "Close the consumer")
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == ["test:0:0: key=None value=b'a_value'", "test:0:1: key=None value=b'a_value'"]
+
+
+@pytest.mark.filterwarnings("ignore:value_.*serializer does not implement")
+def test_json_is_read_in_a_group(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
+    session.run("Send JSON", "Close the producer", "Create a consumer that reads JSON")
+    # The lecture decodes what its deserializer has decoded already, with a module it has not imported.
+    session.names["json"] = types.SimpleNamespace(loads=lambda value: value)
+    session.be_impatient()
+    session.run("Retrieve JSON", "Close the consumer")
+    assert capsys.readouterr().out.splitlines() == [str({"number": number}) for number in range(1000)]
