@@ -7,6 +7,8 @@ from millrace.api import (
     add_partitions_to_txn,
     alter_configs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -46,6 +48,8 @@ from millrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from millrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from millrace.wire.messages.alter_configs import AlterConfigsRequest
 from millrace.wire.messages.api_versions import ApiVersionsRequest
+from millrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from millrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from millrace.wire.messages.create_partitions import CreatePartitionsRequest
 from millrace.wire.messages.create_topics import CreateTopicsRequest
 from millrace.wire.messages.delete_groups import DeleteGroupsRequest
@@ -112,6 +116,8 @@ HANDLERS = (
     Handler(DescribeLogDirsRequest, describe_log_dirs.handle, 1, 5),
     Handler(CreatePartitionsRequest, create_partitions.handle, 0, 3),
     Handler(IncrementalAlterConfigsRequest, incremental_alter_configs.handle, 0, 1),
+    Handler(ConsumerGroupHeartbeatRequest, consumer_group_heartbeat.handle, 0, 1),
+    Handler(ConsumerGroupDescribeRequest, consumer_group_describe.handle, 0, 1),
     Handler(DescribeClusterRequest, describe_cluster.handle, 0, 2),
     Handler(DescribeProducersRequest, describe_producers.handle, 0, 0),
     Handler(DescribeTransactionsRequest, describe_transactions.handle, 0, 0),

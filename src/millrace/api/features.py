@@ -15,6 +15,8 @@ class Feature(NamedTuple):
 
 
 FEATURES = (
+    # Level 1: the consumer protocol (KIP-848).
+    Feature("group.version", 0, 1, 1),
     # Level 2: transactions have an epoch each, and partitions join them by being produced to (KIP-890).
     Feature("transaction.version", 0, 2, 2),
 )

@@ -48,6 +48,8 @@ class LocalCluster:
         self.node_id = config.node_id
         self.topics: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
+        self.version = 0
+        """Rises whenever a topic comes, goes or grows, so that others need not compare."""
         self._by_collision_key: dict[str, str] = {}
         self._disk = log_dir.disk
         self._files = TopicFiles(log_dir.path / "metadata" / "topics", log_dir.disk)
@@ -123,6 +125,7 @@ class LocalCluster:
         self.topics[topic.name] = topic
         self.by_id[topic.topic_id] = topic
         self._by_collision_key[collision_key(topic.name)] = topic.name
+        self.version += 1
 
     def _open_partitions(self, topic: Topic, indexes: range) -> None:
         config = self.log_config(topic.name)
@@ -191,6 +194,7 @@ class LocalCluster:
             del self.topics[topic.name]
             del self.by_id[topic.topic_id]
             self._by_collision_key.pop(collision_key(topic.name), None)
+            self.version += 1
             self.partitions.delete(topic.name)
             self._files.remove_deleted(topic)
         logger.info("deleted topic %s", topic.name)
@@ -230,6 +234,7 @@ class LocalCluster:
         with _storage_errors():
             self._files.save(Topic(name, topic.topic_id, count, topic.configs))
         topic.partitions = count
+        self.version += 1
         self._open_partitions(topic, range(before, count))
         logger.info("raised topic %s from %d to %d partitions", name, before, count)
 

@@ -25,6 +25,7 @@ from .options import (
     long,
     options_of,
     string,
+    strings,
 )
 from .properties import parse_properties
 from .topic import TOPIC_OPTIONS, LogConfig, check_log_config, parse_topic_configs
@@ -44,6 +45,31 @@ class BrokerConfig:
     delete_topic_enable: bool = boolean(True, "Whether topics can be deleted.")
     fetch_max_bytes: int = integer(
         55 << 20, "Most bytes that one fetch response carries, whatever the client asks for.", at_least=1024
+    )
+    group_consumer_assignment_interval_ms: int = integer(
+        SECOND_MS,
+        "How long a group of the consumer protocol keeps an assignment before it makes another.",
+        at_least=0,
+        scope=_DYNAMIC,
+    )
+    group_consumer_assignors: tuple[str, ...] = strings(
+        ("uniform", "range"),
+        "Assignors that members of the consumer protocol may ask for; the first is the default.",
+        choices=("uniform", "range"),
+    )
+    group_consumer_heartbeat_interval_ms: int = integer(
+        5 * SECOND_MS, "How often members of the consumer protocol are told to heartbeat.", at_least=1
+    )
+    group_consumer_max_size: int = integer(
+        INT_MAX, "Most members of one group of the consumer protocol.", at_least=1
+    )
+    group_consumer_migration_policy: str = string(
+        "bidirectional",
+        "Which way groups in use may go between the classic and the consumer protocol.",
+        choices=("disabled", "downgrade", "upgrade", "bidirectional"),
+    )
+    group_consumer_session_timeout_ms: int = integer(
+        45 * SECOND_MS, "How long a member of the consumer protocol may be silent.", at_least=1
     )
     group_initial_rebalance_delay_ms: int = integer(
         3 * SECOND_MS, "How long a new group waits for more members before it first balances.", at_least=0

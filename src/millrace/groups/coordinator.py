@@ -14,10 +14,13 @@ from millrace.coordinator.runtime import Runtime
 from millrace.coordinator.timers import Timers
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic_protocol import ClassicProtocol
+from millrace.groups.consumer_protocol import ConsumerProtocol
 from millrace.groups.group import Commit, Group, Topics
+from millrace.groups.mixed import MixedProtocol
 from millrace.groups.offsets import CommittedOffset, TopicPartition, tombstone
 from millrace.groups.shard import SCHEMAS, GroupShard
 from millrace.replication.partitions import Partitions
+from millrace.wire.schema import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +72,11 @@ class Groups:
         )
         self.classic = ClassicProtocol(self.runtime, config=config, clock=clock, timers=timers)
         self.on_loaded.append(self.classic.on_loaded)
+        self.consumer = ConsumerProtocol(
+            self.runtime, self.classic, topics=topics, config=config, clock=clock, timers=timers
+        )
+        self.classic.other_protocol = MixedProtocol(self.consumer)
+        self.on_loaded.append(self.consumer.on_loaded)
 
     def _topic_configs(self) -> dict[str, str]:
         return {
@@ -106,7 +114,10 @@ class Groups:
         """Commit offsets, or raise what is wrong with who commits them."""
         index = self.runtime.partition_of(group_id)
         shard = self.runtime.shard(index)
-        self._validate_commit(shard.find(group_id), group_id, by)
+        group = shard.find(group_id)
+        self._validate_commit(group, group_id, by)
+        if group is not None:
+            group.validate_committed(by, self._by_id(offsets))
         records = [committed.record(group_id, *partition) for partition, committed in offsets]
         if not records:
             return
@@ -119,6 +130,13 @@ class Groups:
                 producer_id=transaction.producer_id,
                 producer_epoch=transaction.producer_epoch,
             )
+
+    def _by_id(
+        self, offsets: Sequence[tuple[TopicPartition, CommittedOffset]]
+    ) -> Iterator[tuple[bytes, int]]:
+        for (topic, index), _ in offsets:
+            known = self.topics.topics.get(topic)
+            yield ZERO_UUID if known is None else known.topic_id, index
 
     def _validate_commit(self, group: Group | None, group_id: str, by: Commit) -> None:
         if group is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from millrace.coordinator.records import StateRecord
@@ -29,6 +29,9 @@ class Topics(Protocol):
     def topics(self) -> Mapping[str, TopicFacts]: ...
     @property
     def by_id(self) -> Mapping[bytes, TopicFacts]: ...
+    @property
+    def version(self) -> int:
+        """Another number whenever a topic has come, gone or grown."""
 
 
 class Commit(NamedTuple):
@@ -69,6 +72,10 @@ class Group(ABC):
     @abstractmethod
     def validate_commit(self, commit: Commit) -> None:
         """Raise what Kafka raises for a commit that is stale, foreign or untimely."""
+
+    def validate_committed(self, commit: Commit, partitions: Iterable[tuple[bytes, int]]) -> None:
+        """Raise for partitions, by topic id, that this member may not commit offsets of (or no longer)."""
+        return
 
     @abstractmethod
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> None:

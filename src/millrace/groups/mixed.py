@@ -1,0 +1,201 @@
+"""Members of the classic protocol in a consumer group: each joins and syncs by itself, at its own epoch.
+
+There is no leader and nobody waits for the others. A member's epoch is the generation it is told, what the
+server has assigned is what it is given, and it is sent to join again for every step towards its target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millrace.errors import Error, KafkaError
+from millrace.groups.classic_member import Client, Offers, offers_of
+from millrace.groups.classic_protocol import MEMBER_ID_REQUIRED_FROM, Join, Sync, new_member_id
+from millrace.groups.consumer import ConsumerGroup
+from millrace.groups.consumer_member import ClassicSide, ConsumerMember, MemberState
+from millrace.groups.consumer_protocol import ConsumerProtocol, check_static
+from millrace.groups.draft import Draft
+from millrace.groups.group import CONSUMER_PROTOCOL_TYPE, Group
+from millrace.groups.subscriptions import change_of
+from millrace.groups.upgrade import partitions_of, read_subscription, write_assignment
+from millrace.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from millrace.wire.messages.heartbeat import HeartbeatRequest
+from millrace.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from millrace.wire.messages.leave_group import MemberIdentity, MemberResponse
+from millrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+NO_MIGRATION = "disabled"
+
+
+class MixedProtocol:
+    """Owned by the broker loop; not thread-safe."""
+
+    def __init__(self, consumer: ConsumerProtocol) -> None:
+        self._consumer = consumer
+        self._sessions = consumer.sessions
+
+    # Joining
+
+    def join(self, group: Group, client: Client, request: JoinGroupRequest) -> Join:
+        group = _consumer(group, Error.INCONSISTENT_GROUP_PROTOCOL)
+        if self._consumer.config.group_consumer_migration_policy == NO_MIGRATION:
+            raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
+        offers = offers_of(request.protocols)
+        member_id = request.member_id or new_member_id(request.group_instance_id or client.client_id)
+        self._consumer.check_room(group, member_id)
+        if not group.supports_classic(request.protocol_type, (name for name, _ in offers)):
+            raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
+        is_dynamic = request.group_instance_id is None
+        if is_dynamic and not request.member_id and client.api_version >= MEMBER_ID_REQUIRED_FROM:
+            return JoinGroupResponse(error_code=Error.MEMBER_ID_REQUIRED, member_id=member_id)
+        subscription = read_subscription(offers[0][1])
+        draft = Draft(group, self._consumer.topics)
+        before = self._find_or_join(draft, request, member_id)
+        after = _updated(before, client, request, subscription, offers)
+        member = self._advance(draft, before, after, subscription)
+        return JoinGroupResponse(
+            member_id=member.member_id,
+            generation_id=member.epoch,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            protocol_name=offers[0][0],
+        )
+
+    def _find_or_join(self, draft: Draft, request: JoinGroupRequest, member_id: str) -> ConsumerMember:
+        group, instance_id = draft.group, request.group_instance_id
+        if instance_id is None:
+            return group.members.get(member_id) or ConsumerMember(member_id)
+        known = group.static_member(instance_id)
+        if request.member_id:
+            return check_static(known, member_id, instance_id)
+        if known is None:
+            return ConsumerMember(member_id)
+        return self._consumer.replace_static(draft, known, member_id)
+
+    def _advance(
+        self,
+        draft: Draft,
+        before: ConsumerMember,
+        after: ConsumerMember,
+        subscription: ConsumerProtocolSubscription,
+    ) -> ConsumerMember:
+        if after != before:
+            draft.subscribe(after)
+        regex_change = change_of(draft.group, before, after)
+        draft.drop_unused_regexes((before.topic_regex,))
+        owned = partitions_of(subscription.owned_partitions, self._consumer.topics)
+        member = self._consumer.advance(draft, before, after, owned, regex_change)
+        group = self._consumer.write(draft)
+        group.seen_topics_version = self._consumer.topics.version
+        self._sessions.keep_alive(group.group_id, member)
+        self._sessions.expect_sync(group.group_id, member)
+        # It may have taken the place of the last member that spoke the consumer protocol.
+        self._consumer.downgrade_if_due(group)
+        return member
+
+    # Syncing
+
+    def sync(self, group: Group, request: SyncGroupRequest) -> Sync:
+        group = _consumer(group, Error.UNKNOWN_MEMBER_ID)
+        member, classic = _classic_member(group, request.member_id, request.group_instance_id)
+        _check_generation(member, request.generation_id)
+        name, metadata = classic.offers[0]
+        if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (
+            None,
+            name,
+        ):
+            raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
+        if member.epoch < group.assignment_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._sessions.expect_join(group.group_id, member)
+            raise KafkaError(Error.REBALANCE_IN_PROGRESS)
+        self._sessions.synced(group.group_id, member.member_id)
+        self._sessions.keep_alive(group.group_id, member)
+        return SyncGroupResponse(
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignment=write_assignment(member.assigned, self._consumer.topics, metadata),
+        )
+
+    # Heartbeats
+
+    def heartbeat(self, group: Group, request: HeartbeatRequest) -> None:
+        group = _consumer(group, Error.UNKNOWN_MEMBER_ID)
+        member, _ = _classic_member(group, request.member_id, request.group_instance_id)
+        _check_generation(member, request.generation_id)
+        self._sessions.keep_alive(group.group_id, member)
+        if (
+            member.epoch < group.assignment_epoch
+            or member.state is MemberState.UNREVOKED_PARTITIONS
+            or group.waits_in_vain(member)
+        ):
+            self._sessions.expect_join(group.group_id, member)
+            raise KafkaError(Error.REBALANCE_IN_PROGRESS)
+
+    # Leaving
+
+    def leave(self, group: Group, leavers: list[MemberIdentity]) -> list[MemberResponse]:
+        group = _consumer(group, Error.UNKNOWN_MEMBER_ID)
+        leaving: list[str] = []
+        outcomes = [_leave(group, leaver, leaving) for leaver in leavers]
+        self._consumer.fence(group.group_id, leaving, "it has left")
+        return outcomes
+
+
+def _consumer(group: Group, error: Error) -> ConsumerGroup:
+    if not isinstance(group, ConsumerGroup):
+        raise KafkaError(error)
+    return group
+
+
+def _updated(
+    member: ConsumerMember,
+    client: Client,
+    request: JoinGroupRequest,
+    subscription: ConsumerProtocolSubscription,
+    offers: Offers,
+) -> ConsumerMember:
+    return replace(
+        member,
+        instance_id=request.group_instance_id or member.instance_id,
+        rack_id=subscription.rack_id or member.rack_id,
+        client_id=client.client_id,
+        client_host=client.host,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topic_names=frozenset(subscription.topics),
+        topic_regex="",
+        classic=ClassicSide(request.session_timeout_ms, offers),
+    )
+
+
+def _classic_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> tuple[ConsumerMember, ClassicSide]:
+    if instance_id is None:
+        member = group.member(member_id)
+    else:
+        member = check_static(group.static_member(instance_id), member_id, instance_id)
+    if member.classic is None:
+        raise KafkaError(
+            Error.UNKNOWN_MEMBER_ID, f"Member {member.member_id} does not use the classic protocol."
+        )
+    return member, member.classic
+
+
+def _check_generation(member: ConsumerMember, generation: int) -> None:
+    if generation != member.epoch:
+        raise KafkaError(Error.ILLEGAL_GENERATION)
+
+
+def _leave(group: ConsumerGroup, leaver: MemberIdentity, leaving: list[str]) -> MemberResponse:
+    outcome = MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.group_instance_id)
+    try:
+        if leaver.group_instance_id is None:
+            member = group.member(leaver.member_id)
+        else:
+            known = group.static_member(leaver.group_instance_id)
+            # An administrator removes a static member by its instance id alone.
+            member_id = leaver.member_id or (known.member_id if known is not None else "")
+            member = check_static(known, member_id, leaver.group_instance_id)
+        leaving.append(member.member_id)
+    except KafkaError as error:
+        outcome.error_code = error.error
+    return outcome

@@ -1,0 +1,89 @@
+"""Subscriptions by regular expression: checked when a member brings one, matched with topics apart from it.
+
+The syntax is RE2's, which clients are told to use: it has no expression that takes exponential time, so that
+nobody can hold up the broker with one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any
+
+from millrace.errors import Error, KafkaError
+from millrace.groups.consumer import ConsumerGroup
+from millrace.groups.consumer_member import ConsumerMember
+
+# Topics may come in crowds: expressions that match them already wait for the crowd to be complete.
+REFRESH_INTERVAL_MS = 10_000
+
+
+class RegexChange(Enum):
+    """What a heartbeat does to a member's subscription by regular expression."""
+
+    NONE = "none"
+    UNRESOLVED = "unresolved"
+    """It has another, whose topics are not known yet: the group's next epoch can wait for them."""
+    RESOLVED = "resolved"
+    """It has another whose topics are known, or none any more."""
+
+
+def change_of(group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember) -> RegexChange:
+    """Compare a member's subscriptions; one that nobody in the group has yet must be valid."""
+    if after.topic_regex == before.topic_regex:
+        return RegexChange.NONE
+    if not after.topic_regex or after.topic_regex in group.resolved:
+        return RegexChange.RESOLVED
+    if after.topic_regex not in group.regexes:
+        check(after.topic_regex)
+    return RegexChange.UNRESOLVED
+
+
+def needs_resolving(group: ConsumerGroup, topics_version: int, now_ms: int) -> bool:
+    """Whether expressions are to be matched: those that never were at once, the others when topics change."""
+    if not group.regexes:
+        return False
+    if group.regexes.keys() - group.resolved.keys():
+        return True
+    if group.resolved_topics_version == topics_version:
+        return False
+    last_ms = max(resolved.timestamp_ms for resolved in group.resolved.values())
+    return now_ms > last_ms + REFRESH_INTERVAL_MS
+
+
+def check(regex: str) -> None:
+    """Raise INVALID_REGULAR_EXPRESSION unless RE2 understands it."""
+    import re2
+
+    try:
+        re2.compile(regex, options=_options())
+    except re2.error as error:
+        reason = error.args[0].decode(errors="replace") if error.args else "not understood"
+        raise KafkaError(
+            Error.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}.",
+        ) from error
+
+
+def match(regexes: Iterable[str], names: Iterable[str]) -> dict[str, frozenset[str]]:
+    """The names that each expression matches from end to end; all are tried in one pass over each name."""
+    import re2
+
+    ordered = sorted(regexes)
+    matching = re2.Set.FullMatchSet(_options())
+    for regex in ordered:
+        matching.Add(regex)
+    matching.Compile()
+    found: list[set[str]] = [set() for _ in ordered]
+    for name in names:
+        for number in matching.Match(name):
+            found[number].add(name)
+    return {regex: frozenset(matched) for regex, matched in zip(ordered, found, strict=True)}
+
+
+def _options() -> Any:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    return options
