@@ -13,7 +13,6 @@ from millrace.storage.indexes import OffsetIndex, TimeIndex
 from millrace.storage.record_filter import STAND_IN_BYTES
 from millrace.wire.compression import Codec
 from millrace.wire.records import (
-    CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
     BatchHeader,
     CorruptBatch,
@@ -190,13 +189,6 @@ def test_the_append_time_of_a_batch_stays(files: SegmentFiles) -> None:
     files.clean()
     assert files.headers()[0].max_timestamp == before.max_timestamp
     assert {record.timestamp for record in files.records()} == {before.max_timestamp}
-
-
-def test_control_batches_stay(files: SegmentFiles) -> None:
-    marker = batch(0, (b"\0\0\0\1", b"\0\0\0\0\0\0"), attributes=CONTROL_BIT, producer_id=1, producer_epoch=0)
-    files.segment(marker, batch(1, (b"a", b"1"), (b"a", b"2")))
-    files.clean()
-    assert next(files.batches())[1] == marker
 
 
 def test_an_active_producers_last_batch_stays_without_its_records(files: SegmentFiles) -> None:

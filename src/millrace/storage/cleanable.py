@@ -1,5 +1,6 @@
 """How much of a log there is to clean, and whether that is enough to do it now."""
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from millrace.storage.log import Log
@@ -38,7 +39,9 @@ def survey(log: Log, first_dirty_offset: int, now_ms: int) -> Cleanable:
     dirty = sealed[len(clean) :]
     if log.config.min_compaction_lag_ms > 0:
         dirty = _old_enough(dirty, now_ms - log.config.min_compaction_lag_ms)
-    # Transactions: nothing beyond the last stable offset may be cleaned either.
+    # What an open transaction holds may yet turn out aborted.
+    ends = starts[len(clean) + 1 :]
+    dirty = dirty[: bisect_right(ends, log.last_stable_offset, hi=len(dirty))]
     young_or_active = sealed[len(clean) + len(dirty) :] or [active]
     return Cleanable(
         log,

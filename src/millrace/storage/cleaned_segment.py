@@ -1,4 +1,4 @@
-"""The `.cleaned` files of a segment being rewritten: log, offset index and time index."""
+"""The `.cleaned` files of a segment being rewritten: the log and its indexes."""
 
 import os
 from contextlib import suppress
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from millrace.disk import Disk
 from millrace.storage.indexes import OffsetIndex, TimeIndex
+from millrace.storage.transaction_index import AbortedTransaction, TransactionIndex
 from millrace.wire.records import NO_TIMESTAMP, BatchHeader
 
 CLEANED_SUFFIX = ".cleaned"
@@ -22,12 +23,14 @@ class CleanedSegment:
         self._max_timestamp = NO_TIMESTAMP
         self._offset_of_max_timestamp = base_offset
         disk = Disk()
-        self._log_path, index_path, time_index_path = (
+        self._log_path, index_path, time_index_path, transaction_index_path = (
             directory / f"{base_offset:020d}{kind}{CLEANED_SUFFIX}"
-            for kind in (".log", ".index", ".timeindex")
+            for kind in (".log", ".index", ".timeindex", ".txnindex")
         )
         self._index = OffsetIndex(index_path, base_offset, disk, 0)
         self._time_index = TimeIndex(time_index_path, base_offset, disk, 0)
+        self._transaction_index = TransactionIndex(transaction_index_path, disk)
+        self._has_transaction_index = False
         self._log = self._log_path.open("xb", buffering=_WRITE_BYTES)
 
     @property
@@ -51,11 +54,23 @@ class CleanedSegment:
         self.size += len(batch)
         self._bytes_since_entry += len(batch)
 
+    def start_transaction_index(self) -> None:
+        """One of the sources has such an index: an empty one, at least, must take its place."""
+        if not self._has_transaction_index:
+            self._has_transaction_index = True
+            self._transaction_index.clear()
+
+    def add_aborted(self, transaction: AbortedTransaction) -> None:
+        """Keep an aborted transaction known, whose marker was just added."""
+        self.start_transaction_index()
+        self._transaction_index.append(transaction)
+
     def seal(self, modified_ns: int) -> None:
         """Make all files durable; they keep the age of the segment they replace."""
         self._time_index.append_if_later(self._max_timestamp, self._offset_of_max_timestamp)
         self._index.write()
         self._time_index.write()
+        self._transaction_index.write()
         self._log.close()
         for path in self._paths():
             with path.open("rb+") as file:
@@ -70,8 +85,9 @@ class CleanedSegment:
         for path in self._paths():
             path.unlink(missing_ok=True)
 
-    def _paths(self) -> tuple[Path, Path, Path]:
-        return self._log_path, self._index.path, self._time_index.path
+    def _paths(self) -> list[Path]:
+        paths = [self._log_path, self._index.path, self._time_index.path]
+        return [*paths, self._transaction_index.path] if self._has_transaction_index else paths
 
 
 def remove_cleaned_files(directory: Path) -> None:

@@ -179,7 +179,17 @@ class Cleaner:
             max_keys=max(1, keys),
             max_bytes_per_second=max(1.0, config.log_cleaner_io_max_bytes_per_second),
             now_ms=self._clock.now_ms(),
-            producers=[(producer.producer_id, producer.last_offset) for producer in log.active_producers()],
+            producers=[
+                (producer.producer_id, producer.last_offset)
+                for producer in log.active_producers()
+                if producer.batches
+            ],
+            bare_producers=[
+                (producer.producer_id, producer.epoch)
+                for producer in log.active_producers()
+                if not producer.batches
+            ],
+            aborted=log.aborted_transactions(log.segments[0].base_offset, cleanable.first_uncleanable_offset),
         )
 
     async def _swap_in(self, log: Log, replacement: Replacement) -> None:

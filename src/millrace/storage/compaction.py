@@ -13,14 +13,16 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from millrace.errors import KafkaError
 from millrace.storage.cleaned_segment import CleanedSegment, remove_cleaned_files
+from millrace.storage.cleaned_transactions import CleanedTransactions
 from millrace.storage.rebuilt_batch import emptied, stamp_horizon, thin_out
 from millrace.storage.record_filter import LatestOffsets, keep_latest, note_keys
+from millrace.storage.transaction_index import AbortedTransaction
 from millrace.wire.compression import Codec
 from millrace.wire.records import (
     HEADER_BYTES,
@@ -65,6 +67,10 @@ class Job:
     now_ms: int
     # Each active producer's id and the offset of the last record it wrote.
     producers: list[tuple[int, int]]
+    # The id and epoch of those that have nothing in the log but a marker of that epoch.
+    bare_producers: list[tuple[int, int]] = field(default_factory=list)
+    # Those with records in any of the segments.
+    aborted: list[AbortedTransaction] = field(default_factory=list)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -74,6 +80,8 @@ class Job:
         fields = json.loads(text)
         fields["segments"] = [Source(**segment) for segment in fields["segments"]]
         fields["producers"] = [(producer_id, offset) for producer_id, offset in fields["producers"]]
+        fields["bare_producers"] = [(producer_id, epoch) for producer_id, epoch in fields["bare_producers"]]
+        fields["aborted"] = [AbortedTransaction(*transaction) for transaction in fields["aborted"]]
         return cls(**fields)
 
     def end_offset_of(self, number: int) -> int:
@@ -169,6 +177,8 @@ class Compaction:
         self._started = time.monotonic()
         self._bytes_moved = 0
         self._last_offset_of_producer = dict(job.producers)
+        self._epoch_of_bare_producer = dict(job.bare_producers)
+        self._transactions = CleanedTransactions(job.aborted)
 
     def run(self) -> Iterator[Replacement]:
         """Clean, yielding each replacement as its files are complete and synced."""
@@ -187,6 +197,9 @@ class Compaction:
     def _map_dirty_keys(self) -> None:
         """Map keys from the first dirty offset on, until the range ends or the map is full."""
         job, done = self._job, self.done
+        transactions = CleanedTransactions(
+            transaction for transaction in job.aborted if transaction.last_offset >= job.first_dirty_offset
+        )
         for number, source in enumerate(job.segments):
             if job.end_offset_of(number) <= job.first_dirty_offset:
                 continue
@@ -197,7 +210,7 @@ class Compaction:
                 if len(self._latest_offsets) >= job.max_keys:
                     done.dedupe_buffer_full = True
                     break
-                self._map_batch(header, batch)
+                self._map_batch(header, batch, transactions)
                 done.end_offset = header.next_offset
             if done.dedupe_buffer_full:
                 break
@@ -205,9 +218,11 @@ class Compaction:
         done.keys = len(self._latest_offsets)
         self._surviving_offsets = sorted(self._latest_offsets.values())
 
-    def _map_batch(self, header: BatchHeader, batch: bytes) -> None:
-        # Transactions: a batch of an aborted one must not be mapped, its records never count.
-        if not header.is_control:
+    def _map_batch(self, header: BatchHeader, batch: bytes, transactions: CleanedTransactions) -> None:
+        if header.is_control:
+            transactions.end(header, batch)
+        # Aborted records replace nothing.
+        elif not transactions.is_aborted(header):
             payload = payload_of(batch, header)
             note_keys(payload, header.record_count, header.base_offset, self._latest_offsets)
 
@@ -233,8 +248,15 @@ class Compaction:
 
     def _clean_segment(self, source: Source, group: Group) -> None:
         group.sources.append(source)
+        if self._path_of(source, ".txnindex").exists():
+            group.cleaned.start_transaction_index()
         for header, batch in self._batches_of(source):
-            kept = self._clean_batch(header, batch)
+            if header.is_control:
+                kept = self._clean_marker(header, batch, group)
+            else:
+                kept = self._clean_batch(header, batch)
+            if kept is None and self._ends_a_producer(header):
+                kept = emptied(header, batch)
             group.add(header, batch, kept)
             self.done.records_read += header.record_count
             self.done.bytes_read += len(batch)
@@ -243,19 +265,33 @@ class Compaction:
                 self._throttle(len(kept))
 
     def _ends_a_producer(self, header: BatchHeader) -> bool:
-        """Whether an active producer's sequence number is known from this batch only."""
+        """Whether an active producer's sequence number, or epoch, is known from this batch only."""
+        if header.is_control and header.producer_id in self._epoch_of_bare_producer:
+            return self._epoch_of_bare_producer[header.producer_id] == header.producer_epoch
         return self._last_offset_of_producer.get(header.producer_id) == header.last_offset
 
     def _clean_batch(self, header: BatchHeader, batch: bytes) -> bytes | None:
         """The batch as it stays in the log, the very same object when nothing in it goes."""
-        # Transactions: markers stay for now, and so do the records of aborted transactions.
-        if header.is_control or header.base_offset >= self.done.end_offset:
+        if self._transactions.is_aborted(header):
+            return None
+        if header.base_offset >= self.done.end_offset:
             self.done.records_kept += header.record_count
             return batch
-        kept = None if self._is_superseded(header) else self._thinned(header, batch)
-        if kept is None and self._ends_a_producer(header):
-            return emptied(header, batch)
-        return kept
+        return None if self._is_superseded(header) else self._thinned(header, batch)
+
+    def _clean_marker(self, header: BatchHeader, batch: bytes, group: Group) -> bytes | None:
+        """A marker goes some time after the last batch of its transaction went, as tombstones do."""
+        ended = self._transactions.end(header, batch)
+        if ended.aborted is not None:
+            group.cleaned.add_aborted(ended.aborted)
+        now_ms, horizon_ms = self._job.now_ms, header.delete_horizon_ms
+        is_past = horizon_ms is not None and horizon_ms <= now_ms
+        if ended.is_gone and (is_past or not header.record_count):
+            return None
+        self.done.records_kept += header.record_count
+        if ended.is_gone and horizon_ms is None:
+            return stamp_horizon(batch, Codec.NONE, now_ms + self._job.delete_retention_ms)
+        return batch
 
     def _thinned(self, header: BatchHeader, batch: bytes) -> bytes | None:
         horizon_ms = header.delete_horizon_ms
@@ -266,13 +302,13 @@ class Compaction:
             self._latest_offsets,
             drop_tombstones=horizon_ms is not None and horizon_ms <= self._job.now_ms,
         )
-        self.done.records_kept += survivors.count
-        if not survivors.count:
+        self.done.records_kept += survivors.record_count
+        if not survivors.record_count:
             return None
         if survivors.has_tombstones and horizon_ms is None:
             horizon_ms = self._job.now_ms + self._job.delete_retention_ms
             return stamp_horizon(thin_out(header, survivors, Codec.NONE), header.codec, horizon_ms)
-        if survivors.count == header.record_count:
+        if survivors.record_count == header.record_count:
             return batch
         return thin_out(header, survivors, header.codec)
 
@@ -299,8 +335,8 @@ class Compaction:
         if rest_seconds > SHORTEST_REST_SECONDS:
             time.sleep(rest_seconds)
 
-    def _path_of(self, source: Source) -> Path:
-        return self._directory / f"{source.base_offset:020d}.log"
+    def _path_of(self, source: Source, suffix: str = ".log") -> Path:
+        return self._directory / f"{source.base_offset:020d}{suffix}"
 
 
 def read_batches(path: Path, size: int) -> Iterator[tuple[BatchHeader, bytes]]:

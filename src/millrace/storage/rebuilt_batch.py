@@ -22,7 +22,7 @@ def thin_out(header: BatchHeader, survivors: Survivors, codec: Codec) -> bytes:
     thinned = header._replace(
         attributes=header.attributes & ~CODEC_MASK | codec,
         max_timestamp=max_timestamp,
-        record_count=survivors.count,
+        record_count=survivors.record_count,
     )
     return assemble(thinned, compress(codec, b"".join(survivors.runs)))
 

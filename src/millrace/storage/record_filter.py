@@ -21,7 +21,7 @@ class Survivors(NamedTuple):
     """The records of one batch that outlive a cleaning, as runs of their own bytes."""
 
     runs: list[bytes]
-    count: int
+    record_count: int
     has_tombstones: bool
     timestamp_deltas: set[int]
 

@@ -212,8 +212,12 @@ class Segment:
         for transaction in transactions:
             if transaction.last_offset >= from_offset:
                 self.add_aborted(transaction)
-        if self.transaction_index is not None:
-            self.transaction_index.write()
+        try:
+            if self.transaction_index is not None:
+                self.transaction_index.write()
+        except OSError as failure:
+            # The next flush tries again.
+            logger.warning("%s: cannot write the index: %s", self.path(TXN_INDEX_SUFFIX), failure)
 
     def complete_indexes(self) -> None:
         """Let the time index end with the largest timestamp, and write both, as on roll and close."""
