@@ -64,6 +64,8 @@ def _consumer(bootstrap: str) -> Consumer:
             "group.id": "none",
             "enable.auto.commit": False,
             "check.crcs": True,
+            # Requests on a connection are answered in turn: a long poll would hold up the rest.
+            "fetch.wait.max.ms": 10,
             # Retention may take the start away while it is read; what else is missing shows by its offset.
             "auto.offset.reset": "earliest",
             "reconnect.backoff.ms": 5,
