@@ -4,21 +4,23 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millrace.testing import Broker
+from millrace.testing.jars import JarsUnavailable, apache_kafka_classpath, java
 
 from .reading import SECONDS, Reading
 
 NewTopics = Callable[[int], str]
 
+# Timed-out transactions are looked for often, and no group waits for its first members.
+PROPERTIES = {
+    "broker.id": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    """A broker that looks for timed-out transactions often, and does not wait for a group's first members."""
-    properties = {
-        "broker.id": "1",
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
-        "group.initial.rebalance.delay.ms": "0",
-    }
-    with Broker(properties) as broker:
+    with Broker(PROPERTIES) as broker:
         yield broker
 
 
@@ -37,3 +39,15 @@ def new_topic(broker: Broker, topic: str) -> NewTopics:
         return topic
 
     return create
+
+
+@pytest.fixture(scope="session")
+def java_and_jars() -> None:
+    """Skip, saying why, where there is no JDK, or no network to fetch the jars from the first time."""
+    try:
+        apache_kafka_classpath()
+        compiler = java().resolve().with_name("javac")
+    except JarsUnavailable as missing:
+        pytest.skip(str(missing))
+    if not compiler.exists():
+        pytest.skip(f"{java()} has no compiler; install a JDK, not a JRE")
