@@ -7,8 +7,6 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
-from millrace.testing import Broker
-
 from ..conftest import CreateTopic
 from .clients import Clients
 
@@ -118,13 +116,3 @@ async def test_batches_over_the_fetch_limits_still_arrive(clients: Clients, topi
 async def test_read_committed_sees_plain_records(clients: Clients, numbers: str) -> None:
     consumer = await clients.consumer(numbers, isolation_level="read_committed")
     assert len(await clients.read(consumer, 100)) == 100
-
-
-async def test_clients_go_on_after_a_restart(own_broker: Broker, own_clients: Clients, topic: str) -> None:
-    producer = await own_clients.producer(retry_backoff_ms=10, enable_idempotence=True)
-    await producer.send_and_wait(topic, b"before")
-    consumer = await own_clients.consumer(topic, fetch_max_wait_ms=50, retry_backoff_ms=10)
-    assert (await own_clients.read(consumer, 1))[0].value == b"before"
-    await asyncio.to_thread(own_broker.restart)
-    assert (await producer.send_and_wait(topic, b"after")).offset == 1
-    assert (await own_clients.read(consumer, 1))[0].value == b"after"

@@ -3,8 +3,6 @@
 import pytest
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
-from millrace.testing import Broker, drop_answer
-
 from ..conftest import CreateTopic
 from .clients import Clients
 
@@ -93,14 +91,3 @@ async def test_a_batch_built_by_hand_is_taken(clients: Clients, topic: str) -> N
     await (await producer.send_batch(batch, topic, partition=0))
     records = await clients.read(await clients.consumer(topic), 10)
     assert [int(record.value) for record in records] == list(range(10))
-
-
-async def test_a_lost_answer_makes_no_duplicate(own_broker: Broker, own_clients: Clients, topic: str) -> None:
-    producer = await own_clients.producer(enable_idempotence=True, retry_backoff_ms=10)
-    await producer.send_and_wait(topic, b"0")
-    own_broker.on("Produce", drop_answer(times=1))
-    assert (await producer.send_and_wait(topic, b"1")).offset == 1
-    assert (await producer.send_and_wait(topic, b"2")).offset == 2
-    records = await own_clients.read(await own_clients.consumer(topic), 3)
-    assert [record.value for record in records] == [b"0", b"1", b"2"]
-    assert own_broker.broker.partitions.get(topic, 0).high_watermark == 3

@@ -14,6 +14,7 @@ from .clients import Clients
 # A restarted broker is there at once: clients need not wait long before they try again.
 EAGER = {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 50, "retry_backoff_ms": 10}
 EAGER_CONSUMER = EAGER | {"fetch_error_backoff_ms": 10, "fetch_wait_max_ms": 100}
+NOT_THERE = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 def test_clients_go_on_after_a_restart(own_broker: Broker, own_clients: Clients, topic: str) -> None:
@@ -66,22 +67,24 @@ def test_a_lost_answer_makes_no_duplicate(own_broker: Broker, own_clients: Clien
     assert own_broker.broker.partitions.get(topic, 0).high_watermark == 3
 
 
-def test_a_topic_recreated_under_a_producer_and_a_consumer(
-    own_broker: Broker, own_clients: Clients, topic: str
-) -> None:
-    admin = own_clients.admin()
-    admin.create_topics([NewTopic(topic, 1)])[topic].result(20)
+def test_a_topic_recreated_under_a_producer_and_a_consumer(topic: str) -> None:
     quick = EAGER | {"topic_metadata_refresh_interval_ms": 100, "topic_metadata_propagation_max_ms": 1}
-    producer = own_clients.producer(**quick)
-    consumer = own_clients.consumer(topic, auto_offset_reset="earliest", **(quick | EAGER_CONSUMER))
-    for number in range(5):
-        own_clients.deliver(producer, topic, b"old %d" % number)
-    first_id = own_broker.broker.cluster.topics[topic].topic_id
-    admin.delete_topics([topic])[topic].result(20)
-    admin.create_topics([NewTopic(topic, 2)])[topic].result(20)
-    assert own_broker.broker.cluster.topics[topic].topic_id != first_id
-    _deliver_when_found(own_clients, producer, topic, b"new")
-    _read_up_to(consumer, b"new")
+    # Otherwise a client that asks between the deletion and the creation would create the topic itself.
+    with Broker({"auto.create.topics.enable": "false"}) as broker:
+        clients = Clients(broker)
+        admin = clients.admin()
+        admin.create_topics([NewTopic(topic, 1)])[topic].result(20)
+        producer = clients.producer(**quick)
+        consumer = clients.consumer(topic, auto_offset_reset="earliest", **(quick | EAGER_CONSUMER))
+        for number in range(5):
+            clients.deliver(producer, topic, b"old %d" % number)
+        first_id = broker.broker.cluster.topics[topic].topic_id
+        admin.delete_topics([topic])[topic].result(20)
+        admin.create_topics([NewTopic(topic, 2)])[topic].result(20)
+        assert broker.broker.cluster.topics[topic].topic_id != first_id
+        _deliver_when_found(clients, producer, topic, b"new")
+        _read_up_to(consumer, b"new")
+        clients.close()
 
 
 def _deliver_when_found(clients: Clients, producer: Producer, topic: str, value: bytes) -> None:
@@ -92,7 +95,7 @@ def _deliver_when_found(clients: Clients, producer: Producer, topic: str, value:
             clients.deliver(producer, topic, value, partition=0)
             return
         except KafkaException as error:
-            assert error.args[0].code() in (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+            assert error.args[0].code() in NOT_THERE
             assert time.monotonic() < deadline
 
 

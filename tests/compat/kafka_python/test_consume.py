@@ -142,14 +142,3 @@ def test_a_consumer_may_create_the_topic_it_reads(clients: Clients, topic: str) 
 
 def test_read_committed_sees_plain_records(clients: Clients, numbers: str) -> None:
     assert len(clients.read(clients.consumer(numbers, isolation_level="read_committed"), 100)) == 100
-
-
-def test_clients_go_on_after_a_restart(own_broker: Broker, own_clients: Clients, topic: str) -> None:
-    eager = {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 50, "retry_backoff_ms": 10}
-    producer = own_clients.producer(**eager)
-    producer.send(topic, b"before").get(SECONDS)
-    consumer = own_clients.consumer(topic, fetch_max_wait_ms=50, **eager)
-    assert own_clients.read(consumer, 1)[0].value == b"before"
-    own_broker.restart()
-    assert producer.send(topic, b"after").get(SECONDS).offset == 1
-    assert own_clients.read(consumer, 1)[0].value == b"after"

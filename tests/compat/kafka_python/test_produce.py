@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 from kafka.errors import InvalidRecordError, MessageSizeTooLargeError
 
-from millrace.testing import Broker, drop_answer
-
 from ..conftest import CreateTopic
 from .clients import SECONDS, Clients
 
@@ -71,12 +69,3 @@ def test_the_broker_s_time_counts_with_log_append_time(clients: Clients, create_
     record = clients.read(clients.consumer(topic), 1)[0]
     assert (record.timestamp_type, record.timestamp) == (1, sent.timestamp)
     assert record.timestamp > 1_700_000_000_000
-
-
-def test_a_lost_answer_makes_no_duplicate(own_broker: Broker, own_clients: Clients, topic: str) -> None:
-    producer = own_clients.producer(enable_idempotence=True, retry_backoff_ms=10, reconnect_backoff_ms=10)
-    producer.send(topic, b"0").get(SECONDS)
-    own_broker.on("Produce", drop_answer(times=1))
-    assert producer.send(topic, b"1").get(SECONDS).offset == 1
-    assert producer.send(topic, b"2").get(SECONDS).offset == 2
-    assert own_broker.broker.partitions.get(topic, 0).high_watermark == 3
