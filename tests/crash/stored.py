@@ -33,7 +33,10 @@ def watermarks(bootstrap: str, topic: str, partitions: int) -> dict[int, tuple[i
         consumer.close()
 
 
-def read_all(bootstrap: str, topic: str, partition: int) -> Stored:
+def read_all(
+    bootstrap: str, topic: str, partition: int, *, patience_seconds: float = NOTHING_MORE_SECONDS
+) -> Stored:
+    """A partition from its start to its end, in the right order."""
     consumer = _consumer(bootstrap)
     try:
         whole = TopicPartition(topic, partition)
@@ -42,7 +45,7 @@ def read_all(bootstrap: str, topic: str, partition: int) -> Stored:
         consumer.assign([TopicPartition(topic, partition, low)])
         offset = low - 1
         while offset < high - 1:
-            message = consumer.poll(NOTHING_MORE_SECONDS)
+            message = consumer.poll(patience_seconds)
             assert message is not None, f"partition {partition} gives nothing after offset {offset}"
             assert message.error() is None, message.error()
             assert message.offset() > offset, f"partition {partition} goes back to {message.offset()}"
