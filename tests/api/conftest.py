@@ -24,6 +24,7 @@ from ..node import Node
 from .members import Talk
 
 Call = Callable[..., Any]
+STATIC = {"auto.create.topics.enable": "true", "offsets.topic.num.partitions": "4"}
 
 SMALL_AND_QUICK = {
     "offsets.topic.num.partitions": "4",
