@@ -24,9 +24,9 @@ from ..node import Node
 from .members import Talk
 
 Call = Callable[..., Any]
-STATIC = {"auto.create.topics.enable": "true", "offsets.topic.num.partitions": "4"}
 
 SMALL_AND_QUICK = {
+    "auto.create.topics.enable": "true",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
