@@ -46,11 +46,11 @@ class Connection:
 
     def offers(self, request: type[Request]) -> bool:
         """Whether the broker speaks a version of this request that we speak too."""
-        return self._best_version(request) is not None
+        return self.best_version(request) is not None
 
-    def send(self, request: Request, expect: type[R]) -> R:
-        """Send a request and wait for its response."""
-        version = self._best_version(type(request))
+    def send(self, request: Request, expect: type[R], highest: int | None = None) -> R:
+        """Send a request, in a version up to `highest` if one is given, and wait for its response."""
+        version = self.best_version(type(request), highest)
         if version is None:
             name = type(request).__name__.removesuffix("Request")
             raise CommandError(
@@ -58,10 +58,11 @@ class Connection:
             )
         return self._exchange(request, version, expect)
 
-    def _best_version(self, request: type[Request]) -> int | None:
-        lowest, highest = self.api_versions.get(request.api_key, (0, -1))
-        best = min(highest, request.versions[-1])
-        return best if best >= max(lowest, request.versions[0]) else None
+    def best_version(self, request: type[Request], highest: int | None = None) -> int | None:
+        """The highest version that both sides speak, up to `highest` if one is given."""
+        their_lowest, their_highest = self.api_versions.get(request.api_key, (0, -1))
+        best = min(their_highest, request.versions[-1] if highest is None else highest)
+        return best if best >= max(their_lowest, request.versions[0]) else None
 
     def _negotiate(self) -> dict[int, tuple[int, int]]:
         request = ApiVersionsRequest(client_software_name="millrace", client_software_version=__version__)
@@ -103,13 +104,14 @@ class Connection:
 class Client:
     """A cluster, reached through the first bootstrap broker that answers."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, *, timeout_seconds: float = REQUEST_SECONDS) -> None:
         protocol = target.properties.get("security.protocol", "PLAINTEXT").upper()
         if protocol != "PLAINTEXT":
             raise CommandError(
                 f"security.protocol={protocol} is not supported by this command yet; use PLAINTEXT"
             )
         self._client_id = target.properties.get("client.id", CLIENT_ID)
+        self.timeout_seconds = timeout_seconds
         self._connections: dict[int, Connection] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
         self.bootstrap = self._first_that_answers(target.bootstrap)
@@ -118,7 +120,7 @@ class Client:
         errors = []
         for host, port in parse_addresses(bootstrap):
             try:
-                return Connection(host, port, client_id=self._client_id)
+                return self._connect(host, port)
             except CommandError as error:
                 errors.append(error.message)
         raise CommandError("; ".join(errors))
@@ -140,8 +142,11 @@ class Client:
             if node_id not in self._addresses:
                 raise CommandError(f"there is no broker {node_id}; the brokers are {sorted(self._addresses)}")
             host, port = self._addresses[node_id]
-            self._connections[node_id] = Connection(host, port, client_id=self._client_id)
+            self._connections[node_id] = self._connect(host, port)
         return self._connections[node_id]
+
+    def _connect(self, host: str, port: int) -> Connection:
+        return Connection(host, port, client_id=self._client_id, timeout_seconds=self.timeout_seconds)
 
     def send_to_controller(self, request: Request, expect: type[R]) -> R:
         """Ask the broker that changes the cluster's metadata."""
@@ -167,9 +172,9 @@ class Client:
 
 
 @contextmanager
-def connected(target: Target) -> Iterator[Client]:
+def connected(target: Target, *, timeout_seconds: float = REQUEST_SECONDS) -> Iterator[Client]:
     """A client for the length of a command."""
-    client = Client(target)
+    client = Client(target, timeout_seconds=timeout_seconds)
     try:
         yield client
     finally:

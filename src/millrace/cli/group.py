@@ -27,6 +27,10 @@ COMMANDS: dict[str, dict[str, str]] = {
         "get-offsets": "Print the offsets of partitions.",
         "delete-records": "Delete the records before given offsets.",
     },
+    "Groups and transactions": {
+        "consumer-groups": "List, describe, rewind and delete consumer groups.",
+        "transactions": "List, describe and abort transactions.",
+    },
     "Look inside": {
         "log-dirs": "Show how much the partitions take on disk.",
         "broker-api-versions": "Show which versions of which requests the brokers speak.",

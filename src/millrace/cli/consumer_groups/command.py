@@ -1,0 +1,257 @@
+"""The options of `millrace consumer-groups`, and which of them go together."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from millrace.cli.client import Client, connected
+from millrace.cli.consumer_groups import scenarios
+from millrace.cli.consumer_groups.delete import delete_groups, delete_topic_offsets
+from millrace.cli.consumer_groups.describe import print_described, print_members, print_offsets, print_states
+from millrace.cli.consumer_groups.listing import list_groups, print_groups
+from millrace.cli.consumer_groups.moments import parse_moment
+from millrace.cli.consumer_groups.reset import Reset, reset_groups
+from millrace.cli.errors import CommandError
+from millrace.cli.options import KafkaCommand, Target, broker_options, exactly_one
+
+WITHOUT_EXECUTE = (
+    "WARN: No action will be performed as the --execute option is missing. Add it to reset the offsets, or"
+    " --dry-run to be shown the new ones without this warning."
+)
+
+SCENARIOS = (
+    "to_earliest",
+    "to_latest",
+    "to_current",
+    "to_offset",
+    "to_datetime",
+    "by_duration",
+    "shift_by",
+    "from_file",
+)
+
+# option -> the actions it goes with
+_BELONGS_TO = {
+    "group": ("describe", "delete", "delete_offsets", "reset_offsets"),
+    "all_groups": ("describe", "delete", "reset_offsets"),
+    "topic": ("delete_offsets", "reset_offsets"),
+    "all_topics": ("reset_offsets",),
+    "offsets": ("describe",),
+    "members": ("describe",),
+    "verbose": ("describe",),
+    "state": ("describe", "list"),
+    "type_": ("list",),
+    "dry_run": ("reset_offsets",),
+    "execute": ("reset_offsets",),
+    "export": ("reset_offsets",),
+    **dict.fromkeys(SCENARIOS, ("reset_offsets",)),
+}
+
+
+@click.command("consumer-groups", cls=KafkaCommand)
+@broker_options()
+@click.option("--list", "list_", is_flag=True, help="List the groups.")
+@click.option("--describe", is_flag=True, help="Show the offsets, members or state of groups.")
+@click.option("--delete", is_flag=True, help="Delete groups without members.")
+@click.option("--delete-offsets", is_flag=True, help="Delete a group's offsets of some topics.")
+@click.option("--reset-offsets", is_flag=True, help="Move groups without members to other offsets.")
+@click.option("--validate-regex", metavar="REGEX", help="Say whether brokers understand an expression (RE2).")
+@click.option("--group", multiple=True, metavar="NAME", help="A group; may be repeated.")
+@click.option("--all-groups", is_flag=True, help="All groups there are.")
+@click.option("--offsets", is_flag=True, help="Describe offsets and lag.  [default]")
+@click.option("--members", is_flag=True, help="Describe the members.")
+@click.option(
+    "--state",
+    is_flag=False,
+    flag_value="",
+    metavar="[STATE,...]",
+    help="Describe the state; with --list, show it, and only groups in the given ones.",
+)
+@click.option(
+    "--type",
+    "type_",
+    is_flag=False,
+    flag_value="",
+    metavar="[TYPE,...]",
+    help="With --list: show the type, classic or consumer, and only groups of the given ones.",
+)
+@click.option("--verbose", is_flag=True, help="Describe more: leader epochs, assignments, group epochs.")
+@click.option(
+    "--topic",
+    multiple=True,
+    metavar="NAME[:N,N,...]",
+    help="A topic, or some of its partitions; may be repeated.",
+)
+@click.option("--all-topics", is_flag=True, help="Every partition that the group has committed an offset of.")
+@click.option("--to-earliest", is_flag=True, help="Reset to the oldest records.")
+@click.option("--to-latest", is_flag=True, help="Reset to the end.")
+@click.option("--to-current", is_flag=True, help="Reset to what is committed, e.g. to --export it.")
+@click.option("--to-offset", type=int, metavar="N", help="Reset to an offset.")
+@click.option("--to-datetime", metavar="YYYY-MM-DDThh:mm:ss.sss", help="Reset to records of a time (UTC).")
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to records from so long ago on.")
+@click.option("--shift-by", type=int, metavar="N", help="Reset forwards by N records, or backwards by -N.")
+@click.option(
+    "--from-file", type=click.Path(path_type=Path), metavar="CSV", help="Reset to what --export has written."
+)
+@click.option("--dry-run", is_flag=True, help="Only show the new offsets.  [default]")
+@click.option("--execute", is_flag=True, help="Set the new offsets.")
+@click.option("--export", is_flag=True, help="Print the new offsets as CSV.")
+@click.option(
+    "--timeout",
+    "timeout_ms",
+    type=click.IntRange(1),
+    default=30_000,
+    show_default=True,
+    metavar="MS",
+    help="How long to wait for an answer.",
+)
+@click.option("--new-consumer", is_flag=True, hidden=True)
+def command(
+    *,
+    target: Target,
+    list_: bool,
+    describe: bool,
+    delete: bool,
+    delete_offsets: bool,
+    reset_offsets: bool,
+    validate_regex: str | None,
+    new_consumer: bool,
+    timeout_ms: int,
+    **options: Any,
+) -> int:
+    """List, describe, rewind and delete consumer groups."""
+    action = exactly_one(
+        list=list_,
+        describe=describe,
+        delete=delete,
+        delete_offsets=delete_offsets,
+        reset_offsets=reset_offsets,
+        validate_regex=validate_regex is not None,
+    )
+    if new_consumer:
+        click.echo("note: --new-consumer is not needed; there are no others any more", err=True)
+    _check_combination(action, options)
+    if validate_regex is not None:
+        _validate_regex(validate_regex)
+        return 0
+    with connected(target, timeout_seconds=timeout_ms / 1000) as client:
+        succeeded = _ACTIONS[action](client, options)
+    return 0 if succeeded else 1
+
+
+def _check_combination(action: str, options: dict[str, Any]) -> None:
+    for option, actions in _BELONGS_TO.items():
+        given = options[option]
+        if action not in actions and given not in (None, False, ()):
+            raise CommandError(f"{_flag(option)} cannot be used with {_flag(action)}")
+    if action in _BELONGS_TO["all_groups"] and bool(options["group"]) == options["all_groups"]:
+        raise CommandError(f"{_flag(action)} needs either --group NAME or --all-groups")
+    if action == "delete_offsets" and (len(options["group"]) != 1 or not options["topic"]):
+        raise CommandError("--delete-offsets needs one --group NAME, and --topic NAME")
+    if action == "describe":
+        if options["state"]:
+            raise CommandError("--describe does not take a value for --state")
+        if sum([options["members"], options["offsets"], options["state"] is not None]) > 1:
+            raise CommandError("--describe takes at most one of --members, --offsets and --state")
+    if action == "reset_offsets":
+        _check_reset(options)
+
+
+def _check_reset(options: dict[str, Any]) -> None:
+    if options["dry_run"] and options["execute"]:
+        raise CommandError("--reset-offsets takes only one of --dry-run and --execute")
+    given = [name for name in SCENARIOS if options[name] not in (None, False)]
+    if len(given) != 1:
+        raise CommandError(f"--reset-offsets needs exactly one of {', '.join(map(_flag, SCENARIOS))}")
+    if options["topic"] and options["all_topics"]:
+        raise CommandError("say either --topic or --all-topics")
+    if not options["topic"] and not options["all_topics"] and options["from_file"] is None:
+        raise CommandError("One of the reset scopes should be defined: --all-topics, --topic.")
+    if not options["dry_run"] and not options["execute"]:
+        click.echo(WITHOUT_EXECUTE, err=True)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.rstrip('_').replace('_', '-')}"
+
+
+def _validate_regex(regex: str) -> None:
+    import re2
+
+    syntax = re2.Options()
+    syntax.log_errors = False
+    try:
+        re2.compile(regex, options=syntax)
+    except re2.error as error:
+        reason = error.args[0].decode(errors="replace")
+        click.echo(f"The regular expression `{regex}` is invalid: {reason}.")
+    else:
+        click.echo(f"The regular expression `{regex}` is valid.")
+
+
+def _list(client: Client, options: dict[str, Any]) -> bool:
+    print_groups(client, options["state"], options["type_"])
+    return True
+
+
+def _describe(client: Client, options: dict[str, Any]) -> bool:
+    print_them = print_offsets
+    if options["members"]:
+        print_them = print_members
+    elif options["state"] is not None:
+        print_them = print_states
+    return print_described(client, _group_ids(client, options), print_them, options["verbose"])
+
+
+def _delete(client: Client, options: dict[str, Any]) -> bool:
+    return delete_groups(client, _group_ids(client, options))
+
+
+def _delete_offsets(client: Client, options: dict[str, Any]) -> bool:
+    return delete_topic_offsets(client, options["group"][0], options["topic"])
+
+
+def _reset_offsets(client: Client, options: dict[str, Any]) -> bool:
+    reset = Reset(
+        scenario=_scenario(options),
+        plan_file=options["from_file"],
+        topics=() if options["all_topics"] else options["topic"],
+        execute=options["execute"],
+        export=options["export"],
+    )
+    return reset_groups(client, _group_ids(client, options), reset)
+
+
+_ACTIONS = {
+    "list": _list,
+    "describe": _describe,
+    "delete": _delete,
+    "delete_offsets": _delete_offsets,
+    "reset_offsets": _reset_offsets,
+}
+
+
+def _group_ids(client: Client, options: dict[str, Any]) -> list[str]:
+    if options["all_groups"]:
+        return [group.group_id for group in list_groups(client, [], [])]
+    return list(dict.fromkeys(options["group"]))
+
+
+def _scenario(options: dict[str, Any]) -> scenarios.Scenario | None:
+    """The one that is asked for; None for a plan file."""
+    if options["to_earliest"]:
+        return scenarios.to_earliest
+    if options["to_latest"]:
+        return scenarios.to_latest
+    if options["to_current"]:
+        return scenarios.to_current
+    if options["to_offset"] is not None:
+        return scenarios.to_offset(options["to_offset"])
+    if options["shift_by"] is not None:
+        return scenarios.shift_by(options["shift_by"])
+    if options["to_datetime"] is not None:
+        return scenarios.to_moment(parse_moment(options["to_datetime"]))
+    if options["by_duration"] is not None:
+        return scenarios.by_duration(options["by_duration"])
+    return None

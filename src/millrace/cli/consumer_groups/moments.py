@@ -1,0 +1,42 @@
+"""Moments and durations as `--to-datetime` and `--by-duration` take them."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from millrace.cli.errors import CommandError
+
+_DURATION = re.compile(
+    r"(?P<sign>[-+]?)P(?=.*\d)(?:(?P<days>[-+]?\d+)D)?"
+    r"(?:T(?=.*\d)(?:(?P<hours>[-+]?\d+)H)?(?:(?P<minutes>[-+]?\d+)M)?"
+    r"(?:(?P<seconds>[-+]?\d+(?:[.,]\d{0,9})?)S)?)?",
+    re.IGNORECASE,
+)
+
+
+def parse_moment(text: str) -> int:
+    """`2024-05-01T12:00:00.000` as milliseconds of the Unix era; in UTC unless it says otherwise."""
+    try:
+        moment = datetime.fromisoformat(text) if "T" in text else None
+    except ValueError:
+        moment = None
+    if moment is None:
+        raise CommandError(
+            f"--to-datetime {text}: write YYYY-MM-DDThh:mm:ss.sss, with Z or +hh:mm behind it if you like"
+        )
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def parse_duration(text: str) -> timedelta:
+    """`P1DT2H30M` and the like: days, hours, minutes and seconds of ISO 8601."""
+    parsed = _DURATION.fullmatch(text)
+    if parsed is None:
+        raise CommandError(
+            f"--by-duration {text}: write PnDTnHnMnS, e.g. P1D for a day or PT30M for half an hour"
+        )
+    parts = parsed.groupdict()
+    sign = -1 if parts.pop("sign") == "-" else 1
+    return sign * timedelta(
+        **{name: float(value.replace(",", ".")) for name, value in parts.items() if value}
+    )

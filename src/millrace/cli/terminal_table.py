@@ -1,0 +1,28 @@
+"""Tables for people: where output goes to a terminal, and not into a pipe with Kafka's own layout."""
+
+import sys
+from collections.abc import Iterable, Sequence
+
+
+def is_for_people() -> bool:
+    """Whether standard output is a terminal."""
+    return sys.stdout.isatty()
+
+
+def print_terminal_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table as wide as its contents; columns of numbers are flush right."""
+    from rich.console import Console
+    from rich.table import Table
+
+    content = [list(row) for row in rows]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for number, header in enumerate(headers):
+        is_numeric = bool(content) and all(_is_number(row[number]) for row in content)
+        table.add_column(header, justify="right" if is_numeric else "left", overflow="fold")
+    for row in content:
+        table.add_row(*row)
+    Console(highlight=False, markup=False).print(table)
+
+
+def _is_number(text: str) -> bool:
+    return text in ("", "-") or text.removeprefix("-").isdecimal()
