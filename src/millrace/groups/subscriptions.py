@@ -6,13 +6,16 @@ nobody can hold up the broker with one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Collection, Iterable
 from enum import Enum
 from typing import Any
 
 from millrace.errors import Error, KafkaError
 from millrace.groups.consumer import ConsumerGroup
 from millrace.groups.consumer_member import ConsumerMember
+
+logger = logging.getLogger(__name__)
 
 # Topics may come in crowds: expressions that match them already wait for the crowd to be complete.
 REFRESH_INTERVAL_MS = 10_000
@@ -65,20 +68,25 @@ def check(regex: str) -> None:
         ) from error
 
 
-def match(regexes: Iterable[str], names: Iterable[str]) -> dict[str, frozenset[str]]:
+def match(regexes: Collection[str], names: Iterable[str]) -> dict[str, frozenset[str]]:
     """The names that each expression matches from end to end; all are tried in one pass over each name."""
     import re2
 
-    ordered = sorted(regexes)
     matching = re2.Set.FullMatchSet(_options())
-    for regex in ordered:
-        matching.Add(regex)
+    found: dict[str, set[str]] = {}
+    for regex in regexes:
+        try:
+            matching.Add(regex)
+            found[regex] = set()
+        except re2.error:
+            # A broker that understood it wrote it.
+            logger.warning("the regular expression %r is not understood here: it matches nothing", regex)
     matching.Compile()
-    found: list[set[str]] = [set() for _ in ordered]
+    matched = list(found.values())
     for name in names:
-        for number in matching.Match(name):
-            found[number].add(name)
-    return {regex: frozenset(matched) for regex, matched in zip(ordered, found, strict=True)}
+        for number in matching.Match(name) or ():
+            matched[number].add(name)
+    return {regex: frozenset(found.get(regex, ())) for regex in regexes}
 
 
 def _options() -> Any:
