@@ -5,6 +5,8 @@ looked into only where the topic's configuration asks for it (a compacted topic 
 prescribed), or where the header shows a timestamp out of bounds and each record at fault has to be named.
 """
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from millrace.config import LogConfig
@@ -34,6 +36,13 @@ from millrace.wire.records import (
 
 # Length, attributes, two deltas, key and value lengths, header count: at least a byte each.
 _SMALLEST_RECORD_BYTES = 7
+# What the length field of a batch of any magic counts at least.
+_SMALLEST_BATCH_LENGTH = 14
+# A compressed batch does not show how many records it can hold. More than this, unless it is large itself,
+# are there to keep a broker busy.
+_MOST_RECORDS = 1_000_000
+# Of the records at fault in a batch, this many are named.
+_NAMED_RECORDS = 1000
 # These have no sequence numbers.
 _BROKERS_OWN = (AppendOrigin.COORDINATOR, AppendOrigin.MARKER)
 
@@ -125,7 +134,9 @@ def check_header(
             f"Invalid sequence number {header.base_sequence} in a batch of producer id {header.producer_id}"
         )
     codec = attributes & CODEC_MASK
-    if codec > Codec.ZSTD or (not codec and size - HEADER_BYTES < count * _SMALLEST_RECORD_BYTES):
+    if codec > Codec.ZSTD or (
+        count > max(size, _MOST_RECORDS) if codec else size - HEADER_BYTES < count * _SMALLEST_RECORD_BYTES
+    ):
         raise _invalid(
             f"A batch of {size} bytes cannot hold {count} records, or has an unknown codec ({codec})"
         )
@@ -143,10 +154,17 @@ def _invalid(message: str) -> KafkaError:
 
 
 def _not_one_batch(records: memoryview) -> KafkaError:
-    if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] < MAGIC:
-        return _invalid(
-            f"Only record batches with magic version 2 are accepted, not {records[MAGIC_POSITION]}"
+    length = int.from_bytes(records[8:LOG_OVERHEAD_BYTES], signed=True)
+    if len(records) >= LOG_OVERHEAD_BYTES and length < _SMALLEST_BATCH_LENGTH:
+        return KafkaError(
+            Error.CORRUPT_MESSAGE,
+            f"Record size {length} is less than the minimum record overhead ({_SMALLEST_BATCH_LENGTH})",
         )
+    magic = records[MAGIC_POSITION] if len(records) > MAGIC_POSITION else MAGIC
+    if magic > MAGIC:
+        return KafkaError(Error.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
+    if magic < MAGIC:
+        return _invalid(f"Only record batches with magic version 2 are accepted, not {magic}")
     return _invalid("A produce request must hold exactly one record batch per partition")
 
 
@@ -164,16 +182,18 @@ def _check_timestamps(records: memoryview, header: BatchHeader, rules: AppendRul
         if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
             message = f"Timestamp {timestamp} of message with offset {number} is out of range. "
             errors.append((number, f"{message}The timestamp should be within [{earliest}, {latest}]"))
+            if len(errors) == _NAMED_RECORDS:
+                break
     if errors:
         raise InvalidRecords(
             Error.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp", errors
         )
 
 
-def _spans(records: memoryview, header: BatchHeader) -> list[RecordSpan]:
+def _spans(records: memoryview, header: BatchHeader) -> Iterator[RecordSpan]:
     """The records of a client's batch; broken framing is the client's fault."""
     try:
-        return list(iterate_spans(payload_of(records, header), header.record_count))
+        yield from iterate_spans(payload_of(records, header), header.record_count)
     except KafkaError as fault:
         raise _invalid(fault.message) from None
 
@@ -199,7 +219,8 @@ def look_into(
 
 def _check_keys(records: memoryview, header: BatchHeader, rules: AppendRules) -> None:
     message = f"Compacted topic cannot accept message without key in topic partition {rules.partition}."
-    errors = [(number, message) for number, span in enumerate(_spans(records, header)) if span.key is None]
+    without_key = (number for number, span in enumerate(_spans(records, header)) if span.key is None)
+    errors = [(number, message) for number in islice(without_key, _NAMED_RECORDS)]
     if errors:
         raise InvalidRecords(Error.INVALID_RECORD, "One or more records have been rejected", errors)
 

@@ -8,8 +8,10 @@ import cramjam
 
 from millrace.errors import Error, KafkaError
 
-# A small batch can claim to unpack to gigabytes; nothing a client means seriously is this large.
-MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
+# A small batch can claim to unpack to gigabytes; nothing a client means seriously is this large, unless it is
+# large as it comes.
+MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
+_LARGEST_RATIO = 16
 _USUAL_RATIO = 10
 _USUAL_BYTES = 1024 * 1024
 
@@ -79,9 +81,14 @@ def _decompress_bounded(codec: Codec, payload: bytes) -> bytes:
     small = bytearray(min(_USUAL_RATIO * len(payload), _USUAL_BYTES))
     with suppress(cramjam.DecompressionError):
         return bytes(memoryview(small)[: module.decompress_into(payload, small)])
-    with mmap.mmap(-1, MAX_DECOMPRESSED_BYTES) as room, memoryview(room) as view:
+    with mmap.mmap(-1, _room_for(payload)) as room, memoryview(room) as view:
         length = module.decompress_into(payload, view)
         return bytes(view[:length])
+
+
+def _room_for(payload: bytes) -> int:
+    """How much a batch may unpack to at most."""
+    return max(MAX_DECOMPRESSED_BYTES, _LARGEST_RATIO * len(payload))
 
 
 def _compress_snappy(payload: bytes) -> bytes:
@@ -96,9 +103,9 @@ def _compress_snappy(payload: bytes) -> bytes:
 def _decompress_snappy(payload: bytes) -> bytes:
     if not payload.startswith(_XERIAL_MAGIC):
         # librdkafka and others send one raw block.
-        return _decompress_snappy_block(payload, MAX_DECOMPRESSED_BYTES)
+        return _decompress_snappy_block(payload, _room_for(payload))
     parts = []
-    room = MAX_DECOMPRESSED_BYTES
+    room = _room_for(payload)
     position = len(_XERIAL_HEADER)
     while position < len(payload):
         length = int.from_bytes(payload[position : position + 4], "big")
