@@ -8,13 +8,18 @@ from contextlib import contextmanager
 import click
 from rich.console import Console
 
-from benchmarks import idle_connections, log_size, page, report
+from benchmarks import group_settings, idle_connections, log_size, offset_loading, page, report
 from benchmarks.brokers import BROKERS
 from benchmarks.comparison import Comparison
-from benchmarks.workloads import READY, WORKLOADS
+from benchmarks.group_workloads import GROUP_WORKLOADS
+from benchmarks.workloads import WORKLOADS, Suite
 
-COMPARED = [READY, *(workload.name for workload in WORKLOADS)]
-ALONE = [page.LOG_SIZE, page.IDLE_CONNECTIONS]
+SUITES = {
+    page.COMPARISON: Suite(WORKLOADS, starts_and_memory=True),
+    page.GROUPS: Suite(GROUP_WORKLOADS, group_settings.BROKER_PROPERTIES),
+}
+COMPARED = [name for kind, suite in SUITES.items() for name in (kind, *suite.names)]
+ALONE = [page.LOG_SIZE, page.IDLE_CONNECTIONS, page.LOADING]
 
 console = Console()
 if not console.is_terminal:
@@ -28,6 +33,7 @@ if not console.is_terminal:
 @click.option("--broker", "brokers", multiple=True, type=click.Choice(list(BROKERS)), help="Only this one.")
 @click.option("--gb", default=20.0, help="Size of the big log (log-size), if the disk has the room.")
 @click.option("--connections", default=10_000, help="How many idle connections (idle-connections).")
+@click.option("--commits", default=1_000_000, help="How many offset commits are loaded (offset-loading).")
 @click.option("--keep/--no-keep", default=None, help="Write docs/benchmarks.md. [default: whole runs]")
 def main(
     *,
@@ -37,16 +43,19 @@ def main(
     brokers: tuple[str, ...],
     gb: float,
     connections: int,
+    commits: int,
     keep: bool | None,
 ) -> None:
     """Compare millrace with Apache Kafka on this machine; without NAMES, in everything that has a bar."""
-    compared = [name for name in names if name in COMPARED] if names else COMPARED
     chosen = list(brokers or BROKERS)
     whole = not quick and not brokers
     missed = False
-    if compared:
-        kept = keep if keep is not None else whole and not names
-        missed = _compare(compared, chosen, rounds=rounds, quick=quick, keep=kept)
+    for kind, suite in SUITES.items():
+        all_of_it = not names or kind in names
+        compared = suite.names if all_of_it else [name for name in suite.names if name in names]
+        if compared:
+            kept = keep if keep is not None else whole and all_of_it
+            missed |= _compare(kind, compared, chosen, rounds=rounds, quick=quick, keep=kept)
     kept = keep if keep is not None else whole
     if page.LOG_SIZE in names:
         _columns(page.LOG_SIZE, lambda announce: log_size.run(gb, announce), keep=kept)
@@ -56,17 +65,23 @@ def main(
             lambda announce: idle_connections.run(connections, chosen, announce, quick=quick),
             keep=kept,
         )
+    if page.LOADING in names:
+        counted = commits // 10 if quick else commits
+        _columns(page.LOADING, lambda announce: offset_loading.run(counted, chosen, announce), keep=kept)
     sys.exit(1 if missed else 0)
 
 
-def _compare(names: list[str], brokers: list[str], *, rounds: int, quick: bool, keep: bool) -> bool:
+def _compare(
+    kind: str, names: list[str], brokers: list[str], *, rounds: int, quick: bool, keep: bool
+) -> bool:
     """Run, print and perhaps store a comparison; returns whether a bar was missed."""
     with _progress() as announce:
-        figures = Comparison(names, brokers, rounds=rounds, quick=quick, announce=announce).run()
+        comparison = Comparison(SUITES[kind], names, brokers, rounds=rounds, quick=quick, announce=announce)
+        figures = comparison.run()
     rows = figures.rows()
     report.show(console, rows)
     if keep:
-        page.keep(page.COMPARISON, _command(), figures.raw())
+        page.keep(kind, _command(), figures.raw())
     return any(row.verdict == "FAIL" for row in rows)
 
 

@@ -1,7 +1,7 @@
 """The brokers under test, each in its own process and started the way its users start it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -34,7 +34,10 @@ class Millrace(BrokerProcess):
         self.ready_seconds = time.monotonic() - started
 
 
-BROKERS: dict[str, Callable[[], AbstractContextManager[RunningBroker]]] = {
+StartBroker = Callable[[Mapping[str, str]], AbstractContextManager[RunningBroker]]
+"""Takes what is not left at its default."""
+
+BROKERS: dict[str, StartBroker] = {
     "millrace": Millrace,
     "Apache Kafka": ApacheKafka,
 }

@@ -12,7 +12,7 @@ from benchmarks.brokers import BROKERS
 from benchmarks.figures import Figures
 from benchmarks.target import Target
 from benchmarks.usage import resident_bytes
-from benchmarks.workloads import MEMORY_BARS, READY, READY_BARS, WORKLOADS, Workload
+from benchmarks.workloads import MEMORY_BARS, READY, READY_BARS, Suite, Workload
 
 IDLE_SECONDS = 3
 # The JVM is still compiling during the first.
@@ -22,12 +22,20 @@ Announce = Callable[[str], None]
 
 
 class Comparison:
-    """One benchmark run over some of the workloads and brokers."""
+    """One benchmark run over some of a suite's workloads and some brokers."""
 
     def __init__(
-        self, names: Sequence[str], brokers: Sequence[str], *, rounds: int, quick: bool, announce: Announce
+        self,
+        suite: Suite,
+        names: Sequence[str],
+        brokers: Sequence[str],
+        *,
+        rounds: int,
+        quick: bool,
+        announce: Announce,
     ) -> None:
         self.figures = Figures()
+        self._suite = suite
         self._names = names
         self._brokers = brokers
         self._rounds = rounds
@@ -37,22 +45,24 @@ class Comparison:
     def run(self) -> Figures:
         if READY in self._names:
             self._measure_start()
-        chosen = [workload for workload in WORKLOADS if workload.name in self._names]
+        chosen = [workload for workload in self._suite.workloads if workload.name in self._names]
         if not chosen:
             return self.figures
         with self._running() as targets:
-            time.sleep(IDLE_SECONDS)
-            self._record_memory(targets, "idle, MB")
+            if self._suite.starts_and_memory:
+                time.sleep(IDLE_SECONDS)
+                self._record_memory(targets, "idle, MB")
             for workload in chosen:
                 self._compare(workload, targets)
-            self._record_memory(targets, "after the load, MB")
+            if self._suite.starts_and_memory:
+                self._record_memory(targets, "after the load, MB")
         return self.figures
 
     def _measure_start(self) -> None:
         for number in range(self._rounds):
             for name in self._brokers:
                 self._announce(f"{name}: start {number + 1} of {self._rounds}")
-                with BROKERS[name]() as broker:
+                with BROKERS[name](self._suite.properties) as broker:
                     for unit, bar in READY_BARS.items():
                         self.figures.add("start", unit, name, broker.ready_seconds, bar)
 
@@ -99,7 +109,7 @@ class Comparison:
             targets = {}
             for name in self._brokers:
                 self._announce(f"starting {name}")
-                broker = stack.enter_context(BROKERS[name]())
+                broker = stack.enter_context(BROKERS[name](self._suite.properties))
                 targets[name] = Target(broker.bootstrap, broker.pid)
             yield targets
 

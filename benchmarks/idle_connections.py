@@ -16,7 +16,7 @@ def run(
     figures = {}
     for name in brokers:
         announce(f"{name}: {count} idle connections")
-        with BROKERS[name]() as broker:
+        with BROKERS[name]({}) as broker:
             target = Target(broker.bootstrap, broker.pid)
             target.create_topic(TOPIC, 1)
             parameters = {"topic": TOPIC, "count": count}

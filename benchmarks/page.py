@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.group_settings import HEARTBEAT_MS, SESSION_TIMEOUT_MS
 from benchmarks.report import number_text, ratio_text
 from millrace.testing.jars import java
 
@@ -18,10 +19,13 @@ RESULTS = Path(__file__).with_name("results")
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 APACHE_KAFKA = "4.3.1"
 
-COMPARISON, LOG_SIZE, IDLE_CONNECTIONS = "comparison", "log-size", "idle-connections"
+COMPARISON, GROUPS = "comparison", "groups-and-transactions"
+LOG_SIZE, IDLE_CONNECTIONS, LOADING = "log-size", "idle-connections", "offset-loading"
 
 HEADINGS = {
     COMPARISON: "millrace and Apache Kafka",
+    GROUPS: "Groups and transactions",
+    LOADING: "Loading committed offsets",
     LOG_SIZE: "The same cost at every size of the log",
     IDLE_CONNECTIONS: "Idle connections",
 }
@@ -36,6 +40,19 @@ record are prepared frames, pipelined over eight raw connections, since a client
 either broker. CPU is user and system time of the broker's process and its children; a GB is 10⁹ bytes of
 record values. Load and broker share the cores: a broker that needs less CPU leaves the client more, so
 throughput compares whole systems.""",
+    GROUPS: f"""\
+The same way of measuring, on brokers of their own. Both have `group.initial.rebalance.delay.ms` at 0, so that
+nobody waits for members who will not come; sessions end after {SESSION_TIMEOUT_MS} ms and members send
+heartbeats every {HEARTBEAT_MS} ms under both group protocols. Everything else is left at its default.
+
+First records, deaths and transactions are librdkafka's. A member's death is a SIGKILL of its process, in ten
+groups at once; its last heartbeat may be up to {HEARTBEAT_MS} ms old by then. The thousand members have a
+connection each and speak the protocol without a client library; commits are prepared requests of members for
+one partition.""",
+    LOADING: """\
+Commits of one partition each, every one a record of its own in `__consumer_offsets`; then the broker is
+stopped, started again, and asked for the offsets until it has answered for every group. Millrace serves
+everything else meanwhile.""",
     LOG_SIZE: """\
 millrace alone, one partition: the same operations on a small log and on a big one. Fetches start at random
 offsets of the whole log; their pages are brought into memory first, so that the disk is not measured.""",
@@ -81,7 +98,7 @@ def page() -> str:
 
 
 def _section(kind: str, result: dict[str, Any]) -> str:
-    table = _comparison_table if kind == COMPARISON else _columns_table
+    table = _comparison_table if kind in (COMPARISON, GROUPS) else _columns_table
     about = ", ".join(f"{name} {value}" for name, value in result["environment"].items())
     return f"{table(result['figures'])}\n`{result['command']}`: {about}.\n"
 

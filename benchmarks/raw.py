@@ -34,6 +34,24 @@ def fetch_frame(topic: str, partition: int, offset: int, max_bytes: int) -> byte
     return _frame(api_key=1, api_version=4, body=body)
 
 
+def offset_commit_frame(
+    group: str, member_id: str, generation: int, topic: str, partition: int, offset: int
+) -> bytes:
+    """An OffsetCommit v7 request for one partition."""
+    no_instance_id, no_leader_epoch = -1, -1
+    body = _string(group) + struct.pack(">i", generation) + _string(member_id)
+    body += struct.pack(">hi", no_instance_id, 1) + _string(topic)
+    body += struct.pack(">iiqi", 1, partition, offset, no_leader_epoch) + _string("")
+    return _frame(api_key=8, api_version=7, body=body)
+
+
+def check_offset_commit(answer: bytes) -> None:
+    """Raise where the only partition of an OffsetCommit was refused; its error ends the answer."""
+    (error,) = struct.unpack_from(">h", answer, len(answer) - 2)
+    if error:
+        raise RuntimeError(f"the commit was answered with error {error}")
+
+
 def api_versions_frame() -> bytes:
     return _frame(api_key=18, api_version=0, body=b"")
 

@@ -1,7 +1,7 @@
 """Every comparison: its load, its size, and the bar each figure is held to."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +128,19 @@ WORKLOADS = (
 READY = "ready"
 READY_BARS = {"ready after start, s": at_most(0.1)}
 MEMORY_BARS = {"idle, MB": at_most(0.1), "after the load, MB": at_most(0.1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Workloads that are run one after the other on the same two brokers, and shown in one table."""
+
+    workloads: tuple[Workload, ...]
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """What both brokers are told beyond their defaults."""
+    starts_and_memory: bool = False
+    """Whether the brokers' start and memory are compared too."""
+
+    @property
+    def names(self) -> list[str]:
+        names = [workload.name for workload in self.workloads]
+        return [READY, *names] if self.starts_and_memory else names

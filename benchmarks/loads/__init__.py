@@ -2,19 +2,43 @@
 
 from collections.abc import Callable
 
-from benchmarks.loads import consume, end_to_end, idle, one_message, one_record, produce, seek
+from benchmarks.loads import (
+    commits,
+    consume,
+    end_to_end,
+    first_record,
+    idle,
+    many_groups,
+    membership,
+    offsets,
+    one_message,
+    one_record,
+    produce,
+    seek,
+    takeover,
+    transactions,
+)
 from benchmarks.target import Target
 
 Load = Callable[..., dict[str, float]]
 
 LOADS: dict[str, Load] = {
     "ack-latency": one_record.acknowledgement_latency,
+    "classic-members": membership.classic,
+    "commit-latency": commits.latency,
+    "commit-offsets": offsets.committed,
+    "commits": commits.throughput,
     "consume": consume.throughput,
+    "consumer-members": membership.consumer,
     "end-to-end": end_to_end.latency,
     "fetch-anywhere": seek.fetch_cost,
+    "first-record": first_record.after_joining,
+    "groups": many_groups.created,
     "idle-connections": idle.connections,
     "one-message": one_message.pipelined,
     "produce": produce.throughput,
+    "takeover": takeover.after_death,
+    "transactions": transactions.throughput,
 }
 
 __all__ = ["LOADS", "Load", "Target"]

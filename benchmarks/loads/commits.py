@@ -1,0 +1,85 @@
+"""Offset commits by members of groups: how many a second, and how long one takes."""
+
+import time
+from collections.abc import Iterator
+from itertools import repeat
+
+import uvloop
+
+from benchmarks import classic_member, pipeline, raw
+from benchmarks.classic_member import ClassicMember
+from benchmarks.group_settings import new_group
+from benchmarks.percentiles import percentile
+from benchmarks.pipeline import BLOCK, Pipeline
+from benchmarks.target import Target
+from benchmarks.wire_client import WireClient
+
+WARM_UP = 300
+
+
+def throughput(target: Target, *, topic: str, commits: int, connections: int) -> dict[str, float]:
+    """Commits of one partition, pipelined over connections, each for a group of its own."""
+    blocks = commits // (connections * BLOCK)
+    members = uvloop.run(_join(target, topic, connections))
+    frames = [
+        raw.offset_commit_frame(group, member.member_id, member.generation, topic, 0, 1)
+        for group, member in members.items()
+    ]
+    pipelines = [
+        commit_pipeline(target, frame, repeat(frame * BLOCK, blocks), blocks * BLOCK) for frame in frames
+    ]
+    with target.measured() as spent:
+        pipeline.run(pipelines)
+    uvloop.run(_leave(target, members))
+    answered = connections * blocks * BLOCK
+    return {
+        "commits/s": answered / spent.seconds,
+        "broker CPU µs/commit": spent.broker_cpu_seconds / answered * 1e6,
+    }
+
+
+def latency(target: Target, *, topic: str, samples: int) -> dict[str, float]:
+    """One commit at a time."""
+    members = uvloop.run(_join(target, topic, 1))
+    ((group, member),) = members.items()
+    milliseconds = []
+    with raw.connect(target.bootstrap) as connection:
+        for number in range(WARM_UP + samples):
+            frame = raw.offset_commit_frame(group, member.member_id, member.generation, topic, 0, number)
+            started = time.perf_counter_ns()
+            connection.sendall(frame)
+            answer = raw.read_frame(connection)
+            ended = time.perf_counter_ns()
+            raw.check_offset_commit(answer)
+            if number >= WARM_UP:
+                milliseconds.append((ended - started) / 1e6)
+    uvloop.run(_leave(target, members))
+    return {"p50 ms": percentile(milliseconds, 50), "p99 ms": percentile(milliseconds, 99)}
+
+
+async def _join(target: Target, topic: str, count: int) -> dict[str, ClassicMember]:
+    """A member in each of some new groups."""
+    client = await WireClient.connect(target.bootstrap)
+    members = {}
+    for group in [new_group() for _ in range(count)]:
+        members[group] = ClassicMember(client, group, topic)
+        await members[group].join()
+    client.close()
+    return members
+
+
+async def _leave(target: Target, members: dict[str, ClassicMember]) -> None:
+    client = await WireClient.connect(target.bootstrap)
+    for group, member in members.items():
+        await classic_member.leave(client, group, [member.member_id])
+    client.close()
+
+
+def commit_pipeline(target: Target, first: bytes, blocks: Iterator[bytes], commits: int) -> Pipeline:
+    """A connection for commits of the size of the first, which is answered when this returns."""
+    connection = raw.connect(target.bootstrap)
+    connection.sendall(first)
+    answer = raw.read_frame(connection)
+    raw.check_offset_commit(answer)
+    answer_bytes = 4 + len(answer)
+    return Pipeline(connection, blocks, commits, answer_bytes, error_position=answer_bytes - 2)

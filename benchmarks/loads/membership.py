@@ -1,0 +1,105 @@
+"""Very many members in one group: how long until each has its partitions."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Sequence
+
+import uvloop
+
+from benchmarks import classic_member
+from benchmarks.classic_member import ClassicMember
+from benchmarks.consumer_member import ConsumerMember
+from benchmarks.group_settings import HEARTBEAT_MS, new_group
+from benchmarks.target import Target
+from benchmarks.wire_client import WireClient
+
+PATIENCE_SECONDS = 120
+
+
+def classic(target: Target, *, topic: str, members: int) -> dict[str, float]:
+    """Members of a classic group, until all have their assignment in one generation."""
+    return uvloop.run(_classic(target, topic, members))
+
+
+def consumer(target: Target, *, topic: str, members: int) -> dict[str, float]:
+    """Members of a consumer group, until each has its one partition of a topic that has one for each."""
+    return uvloop.run(_consumer(target, topic, members))
+
+
+async def _classic(target: Target, topic: str, count: int) -> dict[str, float]:
+    group, clients = new_group(), await _connect(target, count)
+    members = [ClassicMember(client, group, topic) for client in clients]
+    synced: Counter[int] = Counter()
+    balanced = asyncio.Event()
+
+    async def live(member: ClassicMember) -> None:
+        while True:
+            await member.join()
+            synced[member.generation] += 1
+            if synced[member.generation] == count:
+                balanced.set()
+            await _pause()
+            while await member.heartbeat():
+                await _pause()
+
+    with target.measured() as spent:
+        await _until(balanced, [live(member) for member in members])
+    _close(clients)
+    last = await WireClient.connect(target.bootstrap)
+    await classic_member.leave(last, group, [member.member_id for member in members])
+    return {"seconds": spent.seconds, "broker CPU s": spent.broker_cpu_seconds}
+
+
+async def _consumer(target: Target, topic: str, count: int) -> dict[str, float]:
+    group, clients = new_group(), await _connect(target, count)
+    members = [ConsumerMember(client, group, topic) for client in clients]
+    served: set[str] = set()
+    balanced = asyncio.Event()
+
+    async def live(member: ConsumerMember) -> None:
+        await member.join()
+        while True:
+            if len(member.owned) == 1:
+                served.add(member.member_id)
+            else:
+                served.discard(member.member_id)
+            if len(served) == count:
+                balanced.set()
+            await _pause()
+            await member.heartbeat()
+
+    with target.measured() as spent:
+        await _until(balanced, [live(member) for member in members])
+    _close(clients)
+    last = await WireClient.connect(target.bootstrap)
+    for member in members:
+        await member.leave(last)
+    return {"seconds": spent.seconds, "broker CPU s": spent.broker_cpu_seconds}
+
+
+async def _connect(target: Target, count: int) -> list[WireClient]:
+    return [await WireClient.connect(target.bootstrap) for _ in range(count)]
+
+
+async def _pause() -> None:
+    await asyncio.sleep(HEARTBEAT_MS / 1000)
+
+
+async def _until(reached: asyncio.Event, lives: Sequence[Coroutine[None, None, None]]) -> None:
+    """Let the lives go on until the event; a life ends only by failing."""
+    tasks = [asyncio.ensure_future(life) for life in lives]
+    waiting = asyncio.ensure_future(reached.wait())
+    done, _ = await asyncio.wait(
+        [waiting, *tasks], timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+    )
+    for task in [waiting, *tasks]:
+        task.cancel()
+    for ended in done:
+        await ended
+    if not done:
+        raise TimeoutError(f"the group was not balanced within {PATIENCE_SECONDS} s")
+
+
+def _close(clients: Sequence[WireClient]) -> None:
+    for client in clients:
+        client.close()

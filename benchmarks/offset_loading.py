@@ -1,0 +1,106 @@
+"""How long a broker that starts on a log of offset commits takes to know the offsets again."""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import uvloop
+
+from benchmarks.brokers import Millrace
+from benchmarks.comparison import run_load
+from benchmarks.loads.offsets import group_name
+from benchmarks.target import Target
+from benchmarks.usage import cpu_seconds
+from benchmarks.wire_client import WireClient, expect_success
+from millrace.errors import Error
+from millrace.testing.apache_kafka import ApacheKafka
+from millrace.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+
+TOPIC = "loaded"
+GROUPS, PARTITIONS, CONNECTIONS = 1000, 100, 32
+OFFSET_FETCH_VERSION = 7
+RETRY_SECONDS = 0.005
+NOT_YET = (Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE)
+
+
+class RestartableBroker(Protocol):
+    """A broker that starts again where it stopped."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    @property
+    def pid(self) -> int: ...
+
+
+STARTS: dict[str, Callable[[Path], RestartableBroker]] = {
+    "millrace": lambda directory: Millrace(data_dir=directory),
+    "Apache Kafka": lambda directory: ApacheKafka(directory=directory),
+}
+
+
+def run(commits: int, brokers: Sequence[str], announce: Callable[[str], None]) -> dict[str, dict[str, float]]:
+    """Figures of a restart after `commits` commits, by broker."""
+    figures = {}
+    for name in brokers:
+        with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
+            broker = STARTS[name](Path(directory))
+            announce(f"{name}: {commits} commits")
+            broker.start()
+            try:
+                _fill(broker, commits)
+                broker.stop()
+                announce(f"{name}: starting again")
+                figures[name] = _start_again(broker)
+            finally:
+                broker.stop()
+    return figures
+
+
+def _fill(broker: RestartableBroker, commits: int) -> None:
+    target = Target(broker.bootstrap, broker.pid)
+    target.create_topic(TOPIC, PARTITIONS)
+    sizes = {"commits": commits, "groups": GROUPS, "partitions": PARTITIONS, "connections": CONNECTIONS}
+    run_load("commit-offsets", target, {"topic": TOPIC, **sizes})
+
+
+def _start_again(broker: RestartableBroker) -> dict[str, float]:
+    started = time.monotonic()
+    broker.start()
+    ready = time.monotonic()
+    offsets, slowest = uvloop.run(_ask_for_all(broker.bootstrap))
+    answered = time.monotonic()
+    return {
+        "offsets": offsets,
+        "seconds until ready": ready - started,
+        "seconds until every group's offsets are answered": answered - started,
+        "broker CPU s": cpu_seconds(broker.pid),
+        "slowest answer meanwhile, ms": slowest * 1000,
+    }
+
+
+async def _ask_for_all(bootstrap: str) -> tuple[int, float]:
+    """Ask for each group's offsets until they are answered; how many they are, and the slowest answer."""
+    client = await WireClient.connect(bootstrap)
+    offsets, slowest = 0, 0.0
+    for number in range(GROUPS):
+        error: int = Error.COORDINATOR_LOAD_IN_PROGRESS
+        while error in NOT_YET:
+            asked = time.perf_counter()
+            request = OffsetFetchRequest(group_id=group_name(number), topics=None)
+            response = await client.ask(request, OffsetFetchResponse, OFFSET_FETCH_VERSION)
+            slowest = max(slowest, time.perf_counter() - asked)
+            error = response.error_code
+            if error:
+                await asyncio.sleep(RETRY_SECONDS)
+        expect_success(error)
+        offsets += sum(len(topic.partitions) for topic in response.topics)
+    client.close()
+    return offsets, slowest
