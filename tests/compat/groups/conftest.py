@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from millrace.testing import Broker
 
-from .consumers import CLIENTS, SHORT_SESSION, GroupConsumer
+from .consumers import CLIENTS, SESSION, GroupConsumer
 
 _numbers = itertools.count(1)
 
@@ -37,7 +37,7 @@ class Groups:
         assert self._producer.flush(20) == 0
 
     def join(self, topic: str, group: str, **settings: Any) -> GroupConsumer:
-        quick = SHORT_SESSION | {"metadata_max_age_ms": 2_000}
+        quick = SESSION | {"metadata_max_age_ms": 2_000}
         consumer: GroupConsumer = CLIENTS[self.client](self.broker.bootstrap, topic, group, quick | settings)
         self._open.append(consumer)
         return consumer

@@ -14,7 +14,8 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 
 SECONDS = 30.0
 POLL_SECONDS = 0.05
-# Death is found within a test's patience.
+# Members hear of a rebalance soon; of those that are to die, the death is found within a test's patience.
+SESSION = {"session_timeout_ms": 20_000, "heartbeat_interval_ms": 200}
 SHORT_SESSION = {"session_timeout_ms": 1_000, "heartbeat_interval_ms": 200}
 
 T = TypeVar("T")

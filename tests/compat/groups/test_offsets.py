@@ -121,9 +121,7 @@ def test_publish_subscribe_each_group_gets_every_record(groups: Groups, group: s
 def test_a_group_survives_a_restart_of_the_broker(groups: Groups, group: str) -> None:
     topic = groups.topic(partitions=1)
     groups.fill(topic, 5, partitions=1)
-    consumer = groups.join(
-        topic, group, enable_auto_commit=False, session_timeout_ms=10_000, heartbeat_interval_ms=500
-    )
+    consumer = groups.join(topic, group, **BY_HAND)
     read([consumer], 5)
     consumer.commit()
     groups.broker.kill9()

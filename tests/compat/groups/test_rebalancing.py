@@ -12,7 +12,7 @@ from millrace.api.dispatch import Handler
 from millrace.testing import drop
 
 from .conftest import Groups
-from .consumers import poll_until, read, share
+from .consumers import SHORT_SESSION, poll_until, read, share
 
 PROCESS = Path(__file__).with_name("member_process.py")
 COOPERATIVE = ("confluent", "kafka-python")
@@ -50,7 +50,7 @@ def test_who_is_left_takes_over_from_who_leaves(groups: Groups, group: str) -> N
 
 def test_who_is_left_takes_over_from_who_dies(groups: Groups, group: str) -> None:
     topic = groups.topic()
-    first, second = groups.join(topic, group), groups.join(topic, group)
+    first, second = groups.join(topic, group, **SHORT_SESSION), groups.join(topic, group)
     share([first, second], 4)
     groups.broker.on("LeaveGroup", drop())
     groups.leave(first)
@@ -88,8 +88,7 @@ def test_partitions_move_without_stopping_the_rest(groups: Groups, group: str) -
 
 def test_a_static_member_comes_back_to_its_partitions(groups: Groups, group: str) -> None:
     topic = groups.topic()
-    patient = {"session_timeout_ms": 20_000, "heartbeat_interval_ms": 500}
-    members = [groups.join(topic, group, group_instance_id=name, **patient) for name in ("one", "two")]
+    members = [groups.join(topic, group, group_instance_id=name) for name in ("one", "two")]
     share(members, 4)
     before = members[0].assignment()
     groups.leave(members[0])
@@ -100,7 +99,7 @@ def test_a_static_member_comes_back_to_its_partitions(groups: Groups, group: str
         return handler.handle(ctx, request)
 
     groups.broker.on("JoinGroup", note)
-    again = groups.join(topic, group, group_instance_id="one", **patient)
+    again = groups.join(topic, group, group_instance_id="one")
     poll_until([again, members[1]], lambda: again.assignment() == before)
     assert joins == ["one"], "the group was rebalanced"
 
