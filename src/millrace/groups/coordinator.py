@@ -154,9 +154,12 @@ class Groups:
         shard = self.runtime.shard_of(group_id)
         group = shard.get(group_id)
         group.validate_delete_offsets()
-        subscribed = group.subscribed_topics() or ()
+        subscribed = group.subscribed_topics()
         outcome = {
-            (topic, partition): Error.GROUP_SUBSCRIBED_TO_TOPIC if topic in subscribed else Error.NONE
+            # Where subscriptions cannot be read, every topic may be one of them.
+            (topic, partition): Error.GROUP_SUBSCRIBED_TO_TOPIC
+            if subscribed is None or topic in subscribed
+            else Error.NONE
             for topic, partition in partitions
         }
         records = [
