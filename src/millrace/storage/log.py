@@ -442,11 +442,13 @@ class Log:
         if self.size - self._snapshot_size > _SNAPSHOT_INTERVAL_BYTES:
             self._take_snapshot()
         sealed_indexes = [segment.path(suffix) for segment in dirty[:-1] for suffix in INDEX_SUFFIXES]
+        # Once the segments before it are deleted, only its snapshot tells of transactions that began there.
+        snapshots = [segment.path(SNAPSHOT_SUFFIX) for segment in dirty[1:]]
         return Flush(
             self.directory,
             self._disk,
             files=[segment.file for segment in dirty],
-            indexes=[*sealed_indexes, *self._write_transaction_indexes(dirty)],
+            indexes=[*sealed_indexes, *snapshots, *self._write_transaction_indexes(dirty)],
             end_offset=self.log_end_offset,
             advance=self._advance_recovery_point,
         )

@@ -13,7 +13,7 @@ from millrace.disk import Disk
 from millrace.storage import swap
 from millrace.storage.cleaned_segment import CLEANED_SUFFIX
 from millrace.storage.leader_epochs import LeaderEpochs
-from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX, read_snapshot, snapshot_path
+from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX, Snapshots, read_snapshot, snapshot_path
 from millrace.storage.producer_state import ProducerStates
 from millrace.storage.segment import (
     INDEX_SUFFIX,
@@ -225,8 +225,13 @@ class Loader:
             if snapshot is not None:
                 self._producers, start_offset = snapshot, offset
                 break
-        for segment, following in zip(self._segments, [*self._segments[1:], None], strict=True):
-            if (following.base_offset if following else end_offset) > start_offset:
+        bases = [segment.base_offset for segment in self._segments]
+        snapshots = Snapshots(self._directory, self._disk, start_offset)
+        for segment, following in zip(self._segments, [*bases[1:], end_offset], strict=True):
+            if segment.base_offset > max(start_offset, bases[0]):
+                # Segments before it may be deleted before the next unclean stop.
+                snapshots.take(segment.base_offset, self._producers, keep=[start_offset, *bases])
+            if following > start_offset:
                 aborted = self._replay(segment, start_offset, self._producers)
                 segment.restore_aborted(aborted, indexed_up_to)
         if start_offset and len(self._producers):
