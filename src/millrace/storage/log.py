@@ -442,20 +442,20 @@ class Log:
         if self.size - self._snapshot_size > _SNAPSHOT_INTERVAL_BYTES:
             self._take_snapshot()
         sealed_indexes = [segment.path(suffix) for segment in dirty[:-1] for suffix in INDEX_SUFFIXES]
-        # Once the segments before it are deleted, only its snapshot tells of transactions that began there.
-        snapshots = [segment.path(SNAPSHOT_SUFFIX) for segment in dirty[1:]]
         return Flush(
             self.directory,
             self._disk,
             files=[segment.file for segment in dirty],
-            indexes=[*sealed_indexes, *snapshots, *self._write_transaction_indexes(dirty)],
+            indexes=[*sealed_indexes, *self._write_transaction_files(dirty)],
             end_offset=self.log_end_offset,
             advance=self._advance_recovery_point,
         )
 
-    def _write_transaction_indexes(self, dirty: Sequence[Segment]) -> Iterator[Path]:
-        """Recovery trusts them up to the recovery point, so a flush without them would be worth nothing."""
+    def _write_transaction_files(self, dirty: Sequence[Segment]) -> Iterator[Path]:
+        """What no replay could bring back once the recovery point has moved, or segments were deleted."""
         for segment in dirty:
+            if segment.base_offset >= self.recovery_point and len(self.producers):
+                yield segment.path(SNAPSHOT_SUFFIX)
             index = segment.transaction_index
             if index is not None and index.last_offset >= self.recovery_point:
                 index.write()
