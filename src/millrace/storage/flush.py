@@ -1,9 +1,11 @@
 """Forcing a log to disk without holding up the broker's loop."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from millrace.disk import Disk, OpenFile
+from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX
+from millrace.storage.segment import INDEX_SUFFIXES, Segment
 
 
 class Flush:
@@ -49,3 +51,18 @@ class Flush:
     def complete(self) -> None:
         """Move the log's recovery point, once run() has returned."""
         self._advance(self.end_offset)
+
+
+def derived_files(dirty: Sequence[Segment], recovery_point: int, *, has_producers: bool) -> Iterator[Path]:
+    """What has to be on disk with the batches of segments that were not flushed yet."""
+    for segment in dirty[:-1]:
+        for suffix in INDEX_SUFFIXES:
+            yield segment.path(suffix)
+    for segment in dirty:
+        # Of transactions no replay tells once the recovery point has moved, or their segments were deleted.
+        if has_producers and segment.base_offset >= recovery_point:
+            yield segment.path(SNAPSHOT_SUFFIX)
+        index = segment.transaction_index
+        if index is not None and index.last_offset >= recovery_point:
+            index.write()
+            yield index.path

@@ -16,7 +16,7 @@ from millrace.errors import Error, KafkaError
 from millrace.storage import retention, swap, timestamps
 from millrace.storage.append_origin import AppendOrigin
 from millrace.storage.file_slice import FileSlice
-from millrace.storage.flush import Flush
+from millrace.storage.flush import Flush, derived_files
 from millrace.storage.indexes import TimeIndex
 from millrace.storage.log_dir import doomed_path
 from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX, Snapshots
@@ -24,7 +24,6 @@ from millrace.storage.producer_state import Producer
 from millrace.storage.reader import Reader
 from millrace.storage.recovery import LoadedLog, Loader
 from millrace.storage.segment import (
-    INDEX_SUFFIXES,
     MAX_RELATIVE_OFFSET,
     SEGMENT_SUFFIXES,
     Segment,
@@ -441,25 +440,14 @@ class Log:
         self._write_indexes(self._active.write_indexes)
         if self.size - self._snapshot_size > _SNAPSHOT_INTERVAL_BYTES:
             self._take_snapshot()
-        sealed_indexes = [segment.path(suffix) for segment in dirty[:-1] for suffix in INDEX_SUFFIXES]
         return Flush(
             self.directory,
             self._disk,
             files=[segment.file for segment in dirty],
-            indexes=[*sealed_indexes, *self._write_transaction_files(dirty)],
+            indexes=list(derived_files(dirty, self.recovery_point, has_producers=bool(len(self.producers)))),
             end_offset=self.log_end_offset,
             advance=self._advance_recovery_point,
         )
-
-    def _write_transaction_files(self, dirty: Sequence[Segment]) -> Iterator[Path]:
-        """What no replay could bring back once the recovery point has moved, or segments were deleted."""
-        for segment in dirty:
-            if segment.base_offset >= self.recovery_point and len(self.producers):
-                yield segment.path(SNAPSHOT_SUFFIX)
-            index = segment.transaction_index
-            if index is not None and index.last_offset >= self.recovery_point:
-                index.write()
-                yield index.path
 
     def _advance_recovery_point(self, offset: int) -> None:
         self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
