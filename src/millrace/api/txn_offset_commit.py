@@ -15,6 +15,7 @@ from millrace.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
+KNOWS_ABORTABLE_FROM = 4
 JOINS_BY_ITSELF_FROM = 5
 
 
@@ -49,6 +50,7 @@ def _check_transaction(ctx: Context, request: TxnOffsetCommitRequest) -> None:
         ctx.groups.runtime.topic,
         ctx.groups.runtime.partition_of(request.group_id),
         joins=ctx.api_version >= JOINS_BY_ITSELF_FROM,
+        knows_abortable=ctx.api_version >= KNOWS_ABORTABLE_FROM,
     )
 
 

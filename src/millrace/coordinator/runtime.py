@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Generic, Protocol, TypeVar
 
 from millrace.clock import Clock
@@ -233,6 +234,7 @@ class Runtime(Generic[S]):
                 shard.replay(decoded, Origin(record.offset, record.timestamp, *producer))
 
 
+@lru_cache(maxsize=10_000)
 def java_hash(text: str) -> int:
     """Java's String.hashCode, by which Kafka spreads groups and transactions over partitions."""
     value = 0

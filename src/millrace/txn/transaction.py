@@ -92,6 +92,13 @@ class Transaction:
         return ProducerIdentity(self.producer_id, self.producer_epoch)
 
     @property
+    def next_producer(self) -> ProducerIdentity:
+        """What the producer is once the transaction is complete; used-up epochs bring a new id."""
+        if self.next_producer_id == NO_PRODUCER_ID:
+            return self.producer
+        return ProducerIdentity(self.next_producer_id, 0)
+
+    @property
     def is_epoch_exhausted(self) -> bool:
         return self.producer_epoch >= LAST_CLIENT_EPOCH
 
@@ -200,14 +207,14 @@ class Transaction:
         )
 
     def completed(self, now_ms: int) -> Transaction:
-        """With all its markers written; a producer whose epochs are used up goes on under its next id."""
-        moves_on = self.next_producer_id != NO_PRODUCER_ID
+        """With all its markers written."""
+        producer_id, producer_epoch = self.next_producer
         return replace(
             self,
-            producer_id=self.next_producer_id if moves_on else self.producer_id,
+            producer_id=producer_id,
             previous_producer_id=self.producer_id,
             next_producer_id=NO_PRODUCER_ID,
-            producer_epoch=0 if moves_on else self.producer_epoch,
+            producer_epoch=producer_epoch,
             state=State.COMPLETE_COMMIT if self.state.committed else State.COMPLETE_ABORT,
             partitions=frozenset(),
             updated_ms=now_ms,

@@ -247,16 +247,15 @@ class Transactions:
         client_version: int,
         next_producer_id: int = NO_PRODUCER_ID,
     ) -> ProducerIdentity:
-        now_ms = self._clock.now_ms()
         prepared = transaction.prepared(
             committed=committed,
             client_version=client_version,
-            now_ms=now_ms,
+            now_ms=self._clock.now_ms(),
             next_producer_id=next_producer_id,
         )
         self._write(prepared)
         self._complete(prepared)
-        return prepared.completed(now_ms).producer
+        return prepared.next_producer
 
     def _complete(self, prepared: Transaction) -> None:
         self._markers.complete(prepared, self._coordinator_epoch(prepared.transactional_id))
