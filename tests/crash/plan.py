@@ -75,8 +75,8 @@ class Plan:
         return "retention.bytes" in self.topic_configs
 
 
-def seeds() -> list[int]:
+def seeds(usual: int = USUAL_SEEDS) -> list[int]:
     """The usual few, or as many as MILLRACE_CRASH_SEEDS says, from MILLRACE_CRASH_FIRST_SEED on."""
-    count = int(os.environ.get("MILLRACE_CRASH_SEEDS", USUAL_SEEDS))
+    count = int(os.environ.get("MILLRACE_CRASH_SEEDS", usual))
     first = int(os.environ.get("MILLRACE_CRASH_FIRST_SEED", FIRST_SEED))
     return list(range(first, first + count))
