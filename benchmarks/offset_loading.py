@@ -14,16 +14,11 @@ from benchmarks.comparison import run_load
 from benchmarks.loads.offsets import group_name
 from benchmarks.target import Target
 from benchmarks.usage import cpu_seconds
-from benchmarks.wire_client import WireClient, expect_success
-from millrace.errors import Error
+from benchmarks.wire_client import RETRY_SECONDS, WireClient, offsets_of
 from millrace.testing.apache_kafka import ApacheKafka
-from millrace.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 TOPIC = "loaded"
 GROUPS, PARTITIONS, CONNECTIONS = 1000, 100, 32
-OFFSET_FETCH_VERSION = 7
-RETRY_SECONDS = 0.005
-NOT_YET = (Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE)
 
 
 class RestartableBroker(Protocol):
@@ -91,16 +86,13 @@ async def _ask_for_all(bootstrap: str) -> tuple[int, float]:
     client = await WireClient.connect(bootstrap)
     offsets, slowest = 0, 0.0
     for number in range(GROUPS):
-        error: int = Error.COORDINATOR_LOAD_IN_PROGRESS
-        while error in NOT_YET:
+        response = None
+        while response is None:
             asked = time.perf_counter()
-            request = OffsetFetchRequest(group_id=group_name(number), topics=None)
-            response = await client.ask(request, OffsetFetchResponse, OFFSET_FETCH_VERSION)
+            response = await offsets_of(client, group_name(number))
             slowest = max(slowest, time.perf_counter() - asked)
-            error = response.error_code
-            if error:
+            if response is None:
                 await asyncio.sleep(RETRY_SECONDS)
-        expect_success(error)
         offsets += sum(len(topic.partitions) for topic in response.topics)
     client.close()
     return offsets, slowest

@@ -2,22 +2,27 @@
 
 import asyncio
 import socket
+from collections.abc import Iterable
 from typing import Self, TypeVar
 
 from benchmarks.raw import CLIENT_ID
 from millrace.errors import Error
 from millrace.wire.frames import encode_request, read_response
+from millrace.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from millrace.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from millrace.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from millrace.wire.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
 
-OFFSET_COMMIT_VERSION = 7
+FIND_COORDINATOR_VERSION, OFFSET_COMMIT_VERSION, OFFSET_FETCH_VERSION = 2, 7, 7
+NOT_YET = (Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE)
+RETRY_SECONDS = 0.005
 ERRORS = {int(error): error for error in Error}
 
 
@@ -44,6 +49,27 @@ class WireClient:
 
     def close(self) -> None:
         self._writer.close()
+
+
+async def await_coordinators(client: WireClient, groups: Iterable[str]) -> None:
+    """Have the brokers' topic of groups created, and wait until it serves these groups."""
+    for group in groups:
+        lookup = FindCoordinatorRequest(key=group)
+        found = await client.ask(lookup, FindCoordinatorResponse, FIND_COORDINATOR_VERSION)
+        while found.error_code in NOT_YET or await offsets_of(client, group) is None:
+            await asyncio.sleep(RETRY_SECONDS)
+            found = await client.ask(lookup, FindCoordinatorResponse, FIND_COORDINATOR_VERSION)
+        expect_success(found.error_code)
+
+
+async def offsets_of(client: WireClient, group: str) -> OffsetFetchResponse | None:
+    """Every offset that a group has committed; None while its coordinator is not ready."""
+    request = OffsetFetchRequest(group_id=group, topics=None)
+    response = await client.ask(request, OffsetFetchResponse, OFFSET_FETCH_VERSION)
+    if response.error_code in NOT_YET:
+        return None
+    expect_success(response.error_code)
+    return response
 
 
 async def commit_offset(

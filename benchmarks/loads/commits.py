@@ -12,7 +12,7 @@ from benchmarks.group_settings import new_group
 from benchmarks.percentiles import percentile
 from benchmarks.pipeline import BLOCK, Pipeline
 from benchmarks.target import Target
-from benchmarks.wire_client import WireClient
+from benchmarks.wire_client import WireClient, await_coordinators
 
 WARM_UP = 300
 
@@ -61,7 +61,9 @@ async def _join(target: Target, topic: str, count: int) -> dict[str, ClassicMemb
     """A member in each of some new groups."""
     client = await WireClient.connect(target.bootstrap)
     members = {}
-    for group in [new_group() for _ in range(count)]:
+    groups = [new_group() for _ in range(count)]
+    await await_coordinators(client, groups)
+    for group in groups:
         members[group] = ClassicMember(client, group, topic)
         await members[group].join()
     client.close()

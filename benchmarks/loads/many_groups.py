@@ -12,7 +12,7 @@ from benchmarks.group_settings import new_group
 from benchmarks.percentiles import percentile
 from benchmarks.target import Target
 from benchmarks.usage import resident_bytes
-from benchmarks.wire_client import WireClient, commit_offset, expect_success
+from benchmarks.wire_client import WireClient, await_coordinators, commit_offset, expect_success
 from millrace.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from millrace.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
@@ -30,6 +30,8 @@ def created(target: Target, *, topic: str, groups: int) -> dict[str, float]:
 async def _created(target: Target, topic: str, count: int) -> dict[str, float]:
     clients = [await WireClient.connect(target.bootstrap) for _ in range(CONNECTIONS)]
     names = [new_group() for _ in range(count)]
+    # So many that every partition of the topic of groups has one of them.
+    await await_coordinators(clients[0], names[:500])
     with target.measured() as spent:
         members = await _for_all(clients, names, topic)
     megabytes = resident_bytes(target.pid) / 1e6

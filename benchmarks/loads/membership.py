@@ -11,7 +11,7 @@ from benchmarks.classic_member import ClassicMember
 from benchmarks.consumer_member import ConsumerMember
 from benchmarks.group_settings import HEARTBEAT_MS, new_group
 from benchmarks.target import Target
-from benchmarks.wire_client import WireClient
+from benchmarks.wire_client import WireClient, await_coordinators
 
 PATIENCE_SECONDS = 120
 
@@ -22,12 +22,13 @@ def classic(target: Target, *, topic: str, members: int) -> dict[str, float]:
 
 
 def consumer(target: Target, *, topic: str, members: int) -> dict[str, float]:
-    """Members of a consumer group, until each has its one partition of a topic that has one for each."""
+    """Members of a consumer group, until each has its share of the partitions."""
     return uvloop.run(_consumer(target, topic, members))
 
 
 async def _classic(target: Target, topic: str, count: int) -> dict[str, float]:
-    group, clients = new_group(), await _connect(target, count)
+    group = new_group()
+    clients = await _connect(target, group, count)
     members = [ClassicMember(client, group, topic) for client in clients]
     synced: Counter[int] = Counter()
     balanced = asyncio.Event()
@@ -51,15 +52,17 @@ async def _classic(target: Target, topic: str, count: int) -> dict[str, float]:
 
 
 async def _consumer(target: Target, topic: str, count: int) -> dict[str, float]:
-    group, clients = new_group(), await _connect(target, count)
+    group = new_group()
+    clients = await _connect(target, group, count)
     members = [ConsumerMember(client, group, topic) for client in clients]
+    share = len(target.partitions(topic)) // count
     served: set[str] = set()
     balanced = asyncio.Event()
 
     async def live(member: ConsumerMember) -> None:
         await member.join()
         while True:
-            if len(member.owned) == 1:
+            if len(member.owned) == share:
                 served.add(member.member_id)
             else:
                 served.discard(member.member_id)
@@ -77,8 +80,10 @@ async def _consumer(target: Target, topic: str, count: int) -> dict[str, float]:
     return {"seconds": spent.seconds, "broker CPU s": spent.broker_cpu_seconds}
 
 
-async def _connect(target: Target, count: int) -> list[WireClient]:
-    return [await WireClient.connect(target.bootstrap) for _ in range(count)]
+async def _connect(target: Target, group: str, count: int) -> list[WireClient]:
+    clients = [await WireClient.connect(target.bootstrap) for _ in range(count)]
+    await await_coordinators(clients[0], [group])
+    return clients
 
 
 async def _pause() -> None:

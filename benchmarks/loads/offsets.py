@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 
+import uvloop
+
 from benchmarks import pipeline, raw
 from benchmarks.loads.commits import commit_pipeline
 from benchmarks.pipeline import BLOCK
 from benchmarks.target import Target
+from benchmarks.wire_client import WireClient, await_coordinators
 
 NO_MEMBER, NO_GENERATION = "", -1
 
@@ -32,6 +35,7 @@ def committed(
                 number += connections
             yield b"".join(block)
 
+    uvloop.run(_prepare(target, groups))
     first = raw.offset_commit_frame(group_name(0), NO_MEMBER, NO_GENERATION, topic, 0, 0)
     pipelines = [
         commit_pipeline(target, first, frames(number), blocks * BLOCK) for number in range(connections)
@@ -39,3 +43,9 @@ def committed(
     with target.measured() as spent:
         pipeline.run(pipelines)
     return {"commits/s": connections * blocks * BLOCK / spent.seconds}
+
+
+async def _prepare(target: Target, groups: int) -> None:
+    client = await WireClient.connect(target.bootstrap)
+    await await_coordinators(client, map(group_name, range(groups)))
+    client.close()
