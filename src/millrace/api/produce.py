@@ -129,7 +129,7 @@ def _append_transactional(
     if len(records) < HEADER_BYTES:
         return partition.append(records)
     header = read_header(records)
-    if not header.is_transactional:
+    if not header.is_transactional or header.base_sequence < 0:
         return partition.append(records)
     joins = ctx.api_version >= JOINS_TRANSACTIONS_FROM
     if partition.log.producers.begins_transaction(header, ctx.clock.now_ms(), bumps_epochs=joins):

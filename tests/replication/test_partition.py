@@ -1,0 +1,124 @@
+"""A partition with transactions: its markers, who hears of them, and which waiting fetches they end."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from millrace.clock import Clock
+from millrace.errors import Error, KafkaError
+from millrace.replication.partition import Partition
+from millrace.replication.waiting import ParkedFetch
+from millrace.storage.append_origin import AppendOrigin
+
+from ..node import Node
+from ..records import batch
+from ..transactional import transactional_batch
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Iterator[Partition]:
+    node = Node(tmp_path / "data")
+    cluster = node.open()
+    cluster.create_topic("orders", 1)
+    yield cluster.partitions.get("orders", 0)
+    node.kill()
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+def send(partition: Partition, *values: bytes, producer_id: int = 1, sequence: int = 0) -> int:
+    records = transactional_batch(values, Clock().now_ms(), producer_id=producer_id, sequence=sequence)
+    partition.append(records, AppendOrigin.TRANSACTION)
+    return len(records)
+
+
+class Fetcher:
+    """Waits for bytes at a partition."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, partition: Partition, *, reads_committed: bool, bytes_: int = 1
+    ) -> None:
+        self._loop = loop
+        self._answered = False
+        self.parked = ParkedFetch(
+            loop, [partition], bytes_, 60_000, self._answer, reads_committed=reads_committed
+        )
+
+    def _answer(self) -> None:
+        self._answered = True
+
+    @property
+    def is_answered(self) -> bool:
+        self._loop.run_until_complete(asyncio.sleep(0))
+        return self._answered
+
+
+def test_a_marker_moves_the_last_stable_offset(partition: Partition) -> None:
+    send(partition, b"a", b"b")
+    assert (partition.high_watermark, partition.last_stable_offset) == (2, 0)
+    assert partition.write_marker(1, 0, True, 0) == 2
+    assert (partition.high_watermark, partition.last_stable_offset) == (3, 3)
+
+
+def test_whoever_asked_is_told_of_each_end(partition: Partition) -> None:
+    ends: list[tuple[int, int, bool]] = []
+    partition.on_marker = lambda *end: ends.append(end)
+    send(partition, b"a")
+    partition.write_marker(1, 0, True, 0)
+    partition.write_marker(2, 7, False, 0)
+    assert ends == [(1, 0, True), (2, 7, False)]
+
+
+def test_nobody_is_told_of_an_end_that_was_refused(partition: Partition) -> None:
+    ends: list[tuple[int, int, bool]] = []
+    partition.write_marker(1, 5, True, 3)
+    partition.on_marker = lambda *end: ends.append(end)
+    for epoch, coordinator_epoch, error in (
+        (4, 3, Error.INVALID_PRODUCER_EPOCH),
+        (5, 2, Error.TRANSACTION_COORDINATOR_FENCED),
+    ):
+        with pytest.raises(KafkaError) as refusal:
+            partition.write_marker(1, epoch, True, coordinator_epoch)
+        assert refusal.value.error is error
+    assert ends == []
+
+
+def test_a_transactions_records_wake_only_readers_of_everything(
+    partition: Partition, loop: asyncio.AbstractEventLoop
+) -> None:
+    everything = Fetcher(loop, partition, reads_committed=False)
+    committed = Fetcher(loop, partition, reads_committed=True)
+    send(partition, b"a")
+    assert everything.is_answered
+    assert not committed.is_answered
+    # What follows an open transaction is held back too.
+    partition.append(memoryview(batch(b"plain")))
+    assert not committed.is_answered
+    partition.write_marker(1, 0, True, 0)
+    assert committed.is_answered
+
+
+def test_records_outside_of_transactions_wake_everybody(
+    partition: Partition, loop: asyncio.AbstractEventLoop
+) -> None:
+    committed = Fetcher(loop, partition, reads_committed=True)
+    partition.append(memoryview(batch(b"plain")))
+    assert committed.is_answered
+
+
+def test_a_marker_counts_as_bytes_for_readers_of_everything(
+    partition: Partition, loop: asyncio.AbstractEventLoop
+) -> None:
+    size = send(partition, b"a")
+    waiting = Fetcher(loop, partition, reads_committed=False, bytes_=size + 78)
+    send(partition, b"b", sequence=1)
+    assert not waiting.is_answered
+    partition.write_marker(1, 0, True, 0)
+    assert waiting.is_answered
