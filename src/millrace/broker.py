@@ -12,7 +12,7 @@ import logging
 import resource
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -146,7 +146,7 @@ class Broker:
         )
         try:
             self.cluster = LocalCluster(self.config, log_dirs[0], self.partitions)
-            self._producer_ids = ProducerIds(log_dirs[0])
+            self._producer_ids = ProducerIds(log_dirs[0], self._producer_ids_in_use())
         except (OSError, ConfigError) as error:
             self._server.stop()
             if isinstance(error, OSError) and error.errno is not None:
@@ -214,6 +214,11 @@ class Broker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._cleaner.stop()
         await self._upkeep.stop()
+
+    def _producer_ids_in_use(self) -> Iterator[int]:
+        for partition in self.partitions:
+            for producer in partition.log.active_producers():
+                yield producer.producer_id
 
     def _create_internal_topic(self, name: str, partitions: int, configs: dict[str, str]) -> None:
         if name not in self.cluster.topics:

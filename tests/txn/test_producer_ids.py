@@ -50,3 +50,19 @@ def test_a_damaged_file_is_named(log_dir: LogDir) -> None:
     (log_dir.path / "producer-ids.json").write_text("nonsense")
     with pytest.raises(OSError, match=r"producer-ids\.json cannot be read"):
         ProducerIds(log_dir)
+
+
+def test_ids_that_somebody_has_are_not_given(log_dir: LogDir) -> None:
+    ids = ProducerIds(log_dir)
+    first = ids.allocate()
+    ids.skip_past(first)
+    ids.skip_past(41)
+    assert ids.allocate() == 42
+    ids.skip_past(5 * BLOCK_SIZE)
+    assert ids.allocate() == 5 * BLOCK_SIZE + 1
+    assert ProducerIds(log_dir).allocate() > 5 * BLOCK_SIZE + 1
+
+
+def test_ids_in_use_count_where_nothing_is_written_down(log_dir: LogDir) -> None:
+    assert ProducerIds(log_dir, in_use=[3, 70, 5]).allocate() == 71
+    assert ProducerIds(log_dir, in_use=[9000]).allocate() == 71 + BLOCK_SIZE

@@ -93,7 +93,9 @@ class LocalCluster:
                 if name == CONTROLLER_TOPIC:
                     continue
                 topic_id = log_dir.topic_id(name, index) or new_uuid()
-                topic = found.setdefault(name, Topic(name, topic_id, partitions=0))
+                # What coordinators keep is lost if it is deleted by age.
+                configs = {"cleanup.policy": "compact"} if name in INTERNAL_TOPICS else {}
+                topic = found.setdefault(name, Topic(name, topic_id, partitions=0, configs=configs))
                 topic.partitions = max(topic.partitions, index + 1)
         for topic in found.values():
             self._files.save(topic)

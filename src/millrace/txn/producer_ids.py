@@ -1,6 +1,7 @@
 """Hands out producer ids, each of them once for all time."""
 
 import json
+from collections.abc import Iterable
 
 from millrace.storage.log_dir import LogDir
 
@@ -15,10 +16,12 @@ class ProducerIds:
     not thread-safe.
     """
 
-    def __init__(self, log_dir: LogDir) -> None:
+    def __init__(self, log_dir: LogDir, in_use: Iterable[int] = ()) -> None:
+        """`in_use` counts where nothing is written down yet, as in a directory taken over from Kafka."""
         self._path = log_dir.path / _FILE_NAME
         self._disk = log_dir.disk
-        self._next = self._end = self._read()
+        written = self._read()
+        self._next = self._end = max(in_use, default=-1) + 1 if written is None else written
 
     def allocate(self) -> int:
         """An id that was never given before."""
@@ -28,17 +31,22 @@ class ProducerIds:
         self._next += 1
         return producer_id
 
+    def skip_past(self, producer_id: int) -> None:
+        """Never give out an id up to this one: somebody has it."""
+        self._next = max(self._next, producer_id + 1)
+        self._end = max(self._end, self._next)
+
     def _take_block(self) -> None:
         end = self._end + BLOCK_SIZE
         content = {"version": 1, "next_block_start": end}
         self._disk.replace(self._path, json.dumps(content).encode() + b"\n")
         self._end = end
 
-    def _read(self) -> int:
+    def _read(self) -> int | None:
         try:
             return int(json.loads(self._path.read_bytes())["next_block_start"])
         except FileNotFoundError:
-            return 0
+            return None
         except (ValueError, KeyError, TypeError) as error:
             raise OSError(
                 f"{self._path} cannot be read ({error}); restore it, or set next_block_start in it "

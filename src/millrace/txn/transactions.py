@@ -60,7 +60,7 @@ class Transactions:
         self.runtime: Runtime[TransactionShard] = Runtime(
             TRANSACTION_TOPIC,
             SCHEMAS,
-            lambda index: TransactionShard(index, self._finish_prepared),
+            lambda index: TransactionShard(index, self._loaded),
             partitions=partitions,
             create_topic=lambda: create_topic(
                 TRANSACTION_TOPIC, config.transaction_state_log_num_partitions, self._topic_configs()
@@ -268,9 +268,10 @@ class Transactions:
     def _record_completion(self, prepared: Transaction) -> None:
         self._write(prepared.completed(self._clock.now_ms()))
 
-    def _finish_prepared(self, shard: TransactionShard) -> None:
+    def _loaded(self, shard: TransactionShard) -> None:
         """Complete what was decided before the broker stopped."""
         for transaction in list(shard.transactions.values()):
+            self._producer_ids.skip_past(max(transaction.producer_id, transaction.next_producer_id))
             if transaction.state.is_prepared:
                 self._complete(transaction)
 

@@ -15,6 +15,8 @@ PROPERTIES = {
     "broker.id": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
     "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
 }
 
 

@@ -63,5 +63,14 @@ def test_producers_are_described_and_a_transaction_is_aborted(
     assert reading.committed("tool-topic") == []
 
 
+def test_the_state_log_is_kafkas(broker: Broker, open_transaction: Producer) -> None:
+    files = ",".join(map(str, broker.data_dir.glob("__transaction_state-*/*.log")))
+    run = run_tool("org.apache.kafka.tools.DumpLogSegments", ["--transaction-log-decoder", "--files", files])
+    assert run.returncode == 0, run.stdout + run.stderr
+    records = [line for line in run.stdout.splitlines() if "tool-id" in line]
+    assert '"transactionStatus":0' in records[0] and '"transactionStatus":1' in records[-1]
+    assert '"topic":"tool-topic","partitionIds":[0]' in records[-1]
+
+
 def test_no_transaction_hangs(broker: Broker, open_transaction: Producer) -> None:
     assert transactions(broker, "find-hanging", "--broker-id", "1")[1:] == []
