@@ -24,7 +24,7 @@ def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    with Broker() as broker:
+    with Broker({"group.initial.rebalance.delay.ms": "0"}) as broker:
         yield broker
 
 

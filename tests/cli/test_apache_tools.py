@@ -5,31 +5,11 @@ import json
 import pytest
 
 from millrace.testing import Broker
-from millrace.testing.apache_kafka import run_tool
-from millrace.testing.jars import JarsUnavailable, apache_kafka_classpath, java
 
+from .apache import TOOLS, apache
 from .conftest import Run
 
 pytestmark = pytest.mark.java
-
-TOOLS = "org.apache.kafka.tools"
-
-
-@pytest.fixture(scope="session", autouse=True)
-def java_and_jars() -> None:
-    """Skip, saying why, where there is no Java, or no network to fetch the jars from the first time."""
-    try:
-        java()
-        apache_kafka_classpath()
-    except JarsUnavailable as missing:
-        pytest.skip(str(missing))
-
-
-def apache(broker: Broker | None, tool: str, *arguments: object) -> str:
-    server = ["--bootstrap-server", broker.bootstrap] if broker else []
-    result = run_tool(tool, [*server, *map(str, arguments)])
-    assert result.returncode == 0, result.stderr
-    return result.stdout
 
 
 def sorted_configs(described: str) -> str:

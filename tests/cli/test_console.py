@@ -94,7 +94,7 @@ def test_one_partition_is_read_from_an_offset(run: Run, topic: str) -> None:
     assert run(*place, "--from-beginning").stdout == "a\nb\nc\n"
 
 
-def test_all_partitions_are_read_without_a_group(run: Run, produced: str) -> None:
+def test_all_partitions_are_read(run: Run, produced: str) -> None:
     assert sorted(read(run, produced, "--max-messages", 4).split()) == ["1", "2", "3", "4"]
 
 
@@ -123,8 +123,12 @@ def test_reading_waits_for_a_topic_that_is_not_there_yet(run: Run, topic: str) -
     [
         ((), "say exactly one of --topic and --include"),
         (("--topic", "t", "--include", "t"), "say exactly one of --topic and --include"),
-        (("--topic", "t", "--group", "g"), "consumer groups are not supported yet; leave out --group"),
-        (("--topic", "t", "--consumer-property", "group.id=g"), "leave out group.id"),
+        (("--topic", "t", "--group", "g", "--partition", 0), "cannot be specified together"),
+        (("--topic", "t", "--group", "g", "--consumer-property", "group.id=h"), "do not match. Detected"),
+        (
+            ("--topic", "t", "--from-beginning", "--consumer-property", "auto.offset.reset=latest"),
+            "please remove one option",
+        ),
         (("--topic", "t", "--offset", "1"), "The partition is required when offset is specified"),
         (("--topic", "t", "--partition", "0", "--offset", "x"), "The provided offset value 'x' is incorrect"),
         (
@@ -137,7 +141,7 @@ def test_reading_waits_for_a_topic_that_is_not_there_yet(run: Run, topic: str) -
         (("--topic", "t", "--consumer-property", "auto.offset.reset=never"), "check the client's properties"),
     ],
 )
-def test_what_makes_no_sense_is_refused(run: Run, arguments: tuple[str, ...], message: str) -> None:
+def test_what_makes_no_sense_is_refused(run: Run, arguments: tuple[object, ...], message: str) -> None:
     assert message in run("console-consumer", *arguments, fails=True).stderr
 
 

@@ -1,8 +1,10 @@
-"""`millrace console-consumer`: Kafka's kafka-console-consumer, by assignment."""
+"""`millrace console-consumer`: Kafka's kafka-console-consumer."""
+
+from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -11,9 +13,13 @@ from millrace.cli.options import KafkaCommand, Target, broker_options, parse_pai
 from millrace.cli.record_format import RecordFormat
 from millrace.cli.topic_pattern import topic_pattern
 
-NO_GROUPS = "consumer groups are not supported yet; leave out {}, and all partitions are read"
+if TYPE_CHECKING:
+    from millrace.cli.reading import Reader
+
+OWN_GROUP = "console-consumer"
 SILENT_FORMATTERS = ("NoOpMessageFormatter",)
 EARLIEST, LATEST = "earliest", "latest"
+RESET = "auto.offset.reset"
 DEFAULT_FORMATTERS = ("DefaultMessageFormatter", "LoggingMessageFormatter")
 
 
@@ -23,10 +29,12 @@ DEFAULT_FORMATTERS = ("DefaultMessageFormatter", "LoggingMessageFormatter")
 @click.option("--include", "--whitelist", "include", metavar="REGEX", help="Read all topics that match.")
 @click.option("--partition", type=click.IntRange(0), help="Read only this partition.")
 @click.option("--offset", metavar="N|earliest|latest", help="Where to start in it.  [default: latest]")
-@click.option("--from-beginning", is_flag=True, help="Start with the oldest record instead of the next.")
+@click.option(
+    "--from-beginning", is_flag=True, help="Without a committed offset, start with the oldest record."
+)
 @click.option("--max-messages", type=int, metavar="N", help="Stop after so many records.")
 @click.option("--timeout-ms", type=int, metavar="MS", help="Stop when no record comes for so long.")
-@click.option("--group", metavar="ID", help="Not supported yet.")
+@click.option("--group", metavar="ID", help="Read as a member of this group, from where it left off.")
 @click.option(
     "--property",
     "--formatter-property",
@@ -77,20 +85,34 @@ def command(
 ) -> None:
     """Print the records of a topic."""
     _check_place(topic, include, partition, offset, from_beginning)
-    properties = _consumer_properties(target, options) | {"isolation.level": isolation_level}
+    properties = _consumer_properties(target, options["consumer_property"], from_beginning)
+    properties["isolation.level"] = isolation_level
     printer = Printer(_record_format(options), max_messages, skip_message_on_error)
-    from millrace.cli.reading import Reader
+    reader: Reader
+    if partition is not None and topic is not None:
+        if options["group"] is not None:
+            raise CommandError("Options group and partition cannot be specified together.")
+        from millrace.cli.partition_reading import PartitionReader
 
-    reader = Reader(
-        target,
-        properties,
-        topic=topic,
-        pattern=topic_pattern(include) if include else None,
-        from_beginning=from_beginning or offset == EARLIEST,
-    )
+        reader = PartitionReader(
+            target,
+            properties,
+            topic=topic,
+            partition=partition,
+            offset=int(offset) if offset is not None and offset.isdecimal() else None,
+            from_beginning=from_beginning or offset == EARLIEST,
+        )
+    else:
+        from millrace.cli.group_reading import GroupReader, group_properties
+
+        properties |= group_properties(options["group"], properties, OWN_GROUP)
+        pattern = topic_pattern(include) if include else None
+        reader = GroupReader(target, properties, topic=topic, pattern=pattern)
+    _print_all(reader, printer, timeout_ms)
+
+
+def _print_all(reader: Reader, printer: Printer, timeout_ms: int | None) -> None:
     try:
-        if partition is not None:
-            reader.only(partition, int(offset) if offset is not None and offset.isdecimal() else None)
         for messages in reader.batches(timeout_ms, printer.batch):
             if not printer.print(messages):
                 break
@@ -119,12 +141,13 @@ def _check_place(
         )
 
 
-def _consumer_properties(target: Target, options: dict[str, Any]) -> dict[str, str]:
-    if options["group"] is not None:
-        raise CommandError(NO_GROUPS.format("--group"))
-    properties = {**target.properties, **parse_pairs(options["consumer_property"], "--consumer-property")}
-    if "group.id" in properties:
-        raise CommandError(NO_GROUPS.format("group.id"))
+def _consumer_properties(target: Target, pairs: tuple[str, ...], from_beginning: bool) -> dict[str, str]:
+    properties = {**target.properties, **parse_pairs(pairs, "--consumer-property")}
+    reset = properties.setdefault(RESET, EARLIEST if from_beginning else LATEST)
+    if from_beginning and reset != EARLIEST:
+        raise CommandError(
+            f"Can't simultaneously specify --from-beginning and '{RESET}={reset}', please remove one option"
+        )
     return properties
 
 

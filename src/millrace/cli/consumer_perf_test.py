@@ -1,9 +1,9 @@
-"""`millrace consumer-perf-test`: Kafka's kafka-consumer-perf-test, driven by librdkafka, by assignment."""
+"""`millrace consumer-perf-test`: Kafka's kafka-consumer-perf-test, driven by librdkafka."""
 
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +20,7 @@ RATES = (
     " rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
 )
 CLIENT_ID = "perf-consumer-client"
+OWN_GROUP = "perf-consumer"
 
 # Java's SimpleDateFormat letters -> strftime; milliseconds have no letter there.
 _DATE_PARTS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
@@ -39,7 +40,12 @@ _DATE_PARTS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss
     metavar="K=V ...",
     help="Properties of the consumer.",
 )
-@click.option("--from-latest", is_flag=True, help="Start with the next record instead of the oldest.")
+@click.option("--group", metavar="ID", help="Read as a member of this group, from where it left off.")
+@click.option(
+    "--from-latest",
+    is_flag=True,
+    help="Without a committed offset, start with the next record, not the oldest.",
+)
 @click.option(
     "--fetch-size", type=click.IntRange(1), default=1024 * 1024, help="Most bytes of a partition per fetch."
 )
@@ -62,7 +68,6 @@ _DATE_PARTS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss
     "--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", show_default=True, help="How times are printed."
 )
 @click.option("--print-metrics", is_flag=True, help="Print librdkafka's statistics at the end.")
-@click.option("--group", hidden=True, help="Accepted, and not used: all partitions are read.")
 @click.option("--threads", hidden=True)
 @click.option("--num-fetch-threads", hidden=True)
 def command(
@@ -94,25 +99,29 @@ def command(
         "queued.min.messages": "1000000",
         "max.partition.fetch.bytes": str(fetch_size),
         "receive.buffer.bytes": str(socket_buffer_size),
+        "auto.offset.reset": "latest" if from_latest else "earliest",
         **target.properties,
         **parse_pairs(command_property, "--command-property"),
     }
     target = target.or_else(properties.get("bootstrap.servers"))
     from millrace.cli.client_metrics import ClientMetrics
-    from millrace.cli.reading import Reader
+    from millrace.cli.group_reading import GroupReader, group_properties
 
     metrics = ClientMetrics()
-    reader = Reader(
+    reader = GroupReader(
         target,
-        properties,
+        properties | group_properties(group, properties, OWN_GROUP),
         topic=topic,
         pattern=topic_pattern(include) if include else None,
-        from_beginning=not from_latest,
         more_settings=metrics.settings() if print_metrics else {},
     )
     if not hide_header:
         click.echo(f"{'time, threadId' if show_detailed_stats else 'start.time, end.time'}, {RATES}")
-    run = Run(_Stamp(date_format), reporting_interval / 1000 if show_detailed_stats else None)
+    run = Run(
+        _Stamp(date_format),
+        reporting_interval / 1000 if show_detailed_stats else None,
+        lambda: reader.rebalances.seconds,
+    )
     try:
         with progress("consuming", num_records) as shown:
             for messages in reader.batches(timeout):
@@ -151,14 +160,18 @@ class _Stamp:
 class _Amount:
     count: int = 0
     bytes: int = 0
+    rebalance_seconds: float = 0.0
 
 
 class Run:
     """Counts what is consumed, from the start of the command to the last record."""
 
-    def __init__(self, stamp: _Stamp, interval_seconds: float | None) -> None:
+    def __init__(
+        self, stamp: _Stamp, interval_seconds: float | None, rebalance_seconds: Callable[[], float]
+    ) -> None:
         self._stamp = stamp
         self._interval_seconds = interval_seconds
+        self._rebalance_seconds = rebalance_seconds
         self._began = self._ended = self._reported_at = time.time()
         self._total = _Amount()
         self._reported = _Amount()
@@ -176,9 +189,10 @@ class Run:
             self._total.bytes += sum(map(len, messages))
             self._total.bytes += sum(len(key) for message in messages if (key := message.key()))
             self._ended = now
+        self._total.rebalance_seconds = self._rebalance_seconds()
         if self._interval_seconds is not None and now - self._reported_at >= self._interval_seconds:
             echo(self._interval_line(now))
-            self._reported = _Amount(self._total.count, self._total.bytes)
+            self._reported = replace(self._total)
             self._reported_at = now
 
     def summary(self) -> str:
@@ -187,16 +201,21 @@ class Run:
         return f"{self._stamp(self._began)}, {self._stamp(self._ended)}, {columns}"
 
     def _interval_line(self, now: float) -> str:
-        new = _Amount(self._total.count - self._reported.count, self._total.bytes - self._reported.bytes)
+        new = _Amount(
+            self._total.count - self._reported.count,
+            self._total.bytes - self._reported.bytes,
+            self._total.rebalance_seconds - self._reported.rebalance_seconds,
+        )
         return f"{self._stamp(now)}, 0, {_columns(self._total, new, now - self._reported_at)}"
 
 
 def _columns(total: _Amount, new: _Amount, seconds: float) -> str:
-    """Amounts in all, and rates of the new ones; without a group nothing is spent on rebalancing."""
+    """Amounts in all, and rates of the new ones: over the whole time, and without that of rebalances."""
     seconds = max(seconds, 0.001)
-    megabytes_per_second = new.bytes / MEBIBYTE / seconds
-    records_per_second = new.count / seconds
+    fetch_seconds = max(seconds - new.rebalance_seconds, 0.001)
+    megabytes = new.bytes / MEBIBYTE
     return (
-        f"{total.bytes / MEBIBYTE:.4f}, {megabytes_per_second:.4f}, {total.count}, {records_per_second:.4f}, "
-        f"0, {seconds * 1000:.0f}, {megabytes_per_second:.4f}, {records_per_second:.4f}"
+        f"{total.bytes / MEBIBYTE:.4f}, {megabytes / seconds:.4f}, {total.count}, {new.count / seconds:.4f},"
+        f" {new.rebalance_seconds * 1000:.0f}, {fetch_seconds * 1000:.0f},"
+        f" {megabytes / fetch_seconds:.4f}, {new.count / fetch_seconds:.4f}"
     )

@@ -142,8 +142,7 @@ def command(
 
 def _check_combination(action: str, options: dict[str, Any]) -> None:
     for option, actions in _BELONGS_TO.items():
-        given = options[option]
-        if action not in actions and given not in (None, False, ()):
+        if action not in actions and _is_given(options[option]):
             raise CommandError(f"{_flag(option)} cannot be used with {_flag(action)}")
     if action in _BELONGS_TO["all_groups"] and bool(options["group"]) == options["all_groups"]:
         raise CommandError(f"{_flag(action)} needs either --group NAME or --all-groups")
@@ -161,7 +160,7 @@ def _check_combination(action: str, options: dict[str, Any]) -> None:
 def _check_reset(options: dict[str, Any]) -> None:
     if options["dry_run"] and options["execute"]:
         raise CommandError("--reset-offsets takes only one of --dry-run and --execute")
-    given = [name for name in SCENARIOS if options[name] not in (None, False)]
+    given = [name for name in SCENARIOS if _is_given(options[name])]
     if len(given) != 1:
         raise CommandError(f"--reset-offsets needs exactly one of {', '.join(map(_flag, SCENARIOS))}")
     if options["topic"] and options["all_topics"]:
@@ -170,6 +169,11 @@ def _check_reset(options: dict[str, Any]) -> None:
         raise CommandError("One of the reset scopes should be defined: --all-topics, --topic.")
     if not options["dry_run"] and not options["execute"]:
         click.echo(WITHOUT_EXECUTE, err=True)
+
+
+def _is_given(value: object) -> bool:
+    """Whether an option was on the command line; zero and the empty text are values too."""
+    return value is not None and value is not False and value != ()
 
 
 def _flag(name: str) -> str:

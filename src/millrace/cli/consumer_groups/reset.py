@@ -101,7 +101,8 @@ def _print_plan(plan: dict[str, NewOffsets], group_ids: list[str], *, export: bo
     click.echo()
     print_table(
         [
-            Column("GROUP", 15, grows=True),
+            # Kafka's tool makes room for the groups that stay as they are, too.
+            Column("GROUP", max([15, *map(len, plan)])),
             Column("TOPIC", 15, grows=True),
             Column("PARTITION", 10),
             Column("NEW-OFFSET"),

@@ -1,0 +1,22 @@
+"""Runs Apache Kafka's own tools, to compare with what ours print."""
+
+import pytest
+
+from millrace.testing import Broker
+from millrace.testing.apache_kafka import run_tool
+from millrace.testing.jars import JarsUnavailable, apache_kafka_classpath, java
+
+TOOLS = "org.apache.kafka.tools"
+
+
+def apache(broker: Broker | None, tool: str, *arguments: object) -> str:
+    """What a tool prints; skips the test, saying why, without Java or a network to fetch the jars from."""
+    try:
+        java()
+        apache_kafka_classpath()
+    except JarsUnavailable as missing:
+        pytest.skip(str(missing))
+    server = ["--bootstrap-server", broker.bootstrap] if broker else []
+    result = run_tool(tool, [*server, *map(str, arguments)])
+    assert result.returncode == 0, result.stderr
+    return result.stdout

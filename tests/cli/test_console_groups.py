@@ -1,0 +1,66 @@
+"""The console consumer as a member of groups, and what it shows of transactions."""
+
+import re
+
+from confluent_kafka import Producer
+
+from millrace.testing import Broker
+
+from .conftest import Run
+
+
+def read(run: Run, topic: str, *more: object) -> list[str]:
+    return run("console-consumer", "--topic", topic, "--from-beginning", *more).stdout.split()
+
+
+def test_a_group_goes_on_where_it_left_off(run: Run, topic: str) -> None:
+    run("topics", "--create", "--topic", topic)
+    run("console-producer", "--topic", topic, input="1\n2\n3\n4\n")
+    group = ("--group", f"group-of-{topic}")
+    assert read(run, topic, *group, "--max-messages", 3) == ["1", "2", "3"]
+    assert read(run, topic, *group, "--timeout-ms", 200) == ["4"]
+    assert read(run, topic, *group, "--timeout-ms", 200) == []
+
+
+def test_a_group_can_be_named_by_a_property(run: Run, topic: str) -> None:
+    run("console-producer", "--topic", topic, input="1\n2\n")
+    named = ("--command-property", f"group.id=group-of-{topic}")
+    assert read(run, topic, *named, "--max-messages", 1) == ["1"]
+    assert read(run, topic, "--group", f"group-of-{topic}", "--max-messages", 1) == ["2"]
+
+
+def test_groups_read_independently_of_each_other(run: Run, topic: str) -> None:
+    run("console-producer", "--topic", topic, input="1\n2\n")
+    for group in ("one", "other"):
+        assert read(run, topic, "--group", f"{group}-of-{topic}", "--max-messages", 2) == ["1", "2"]
+
+
+def test_without_a_group_one_of_its_own_is_joined_and_nothing_committed(run: Run, topic: str) -> None:
+    run("console-producer", "--topic", topic, input="1\n2\n")
+    before = set(run("consumer-groups", "--list").stdout.split())
+    assert read(run, topic, "--max-messages", 2) == ["1", "2"]
+    for group in set(run("consumer-groups", "--list").stdout.split()) - before:
+        assert re.fullmatch(r"console-consumer-\d+", group)
+        assert run("consumer-groups", "--describe", "--group", group).stdout == ""
+
+
+def test_a_new_group_waits_for_new_records(run: Run, topic: str) -> None:
+    run("console-producer", "--topic", topic, input="old\n")
+    group = ("--group", f"group-of-{topic}")
+    assert run("console-consumer", "--topic", topic, *group, "--timeout-ms", 300).stdout == ""
+
+
+def test_aborted_transactions_are_hidden_on_demand(run: Run, broker: Broker, topic: str) -> None:
+    run("topics", "--create", "--topic", topic)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"writer-of-{topic}"})
+    producer.init_transactions()
+    for text, is_wanted in (("first", True), ("second", False), ("third", True)):
+        producer.begin_transaction()
+        producer.produce(topic, text)
+        producer.flush()
+        producer.commit_transaction() if is_wanted else producer.abort_transaction()
+    assert read(run, topic, "--timeout-ms", 300) == ["first", "second", "third"]
+    committed = ("--isolation-level", "read_committed")
+    assert read(run, topic, *committed, "--timeout-ms", 300) == ["first", "third"]
+    place = ("--partition", 0, "--max-messages", 2)
+    assert read(run, topic, *committed, *place) == ["first", "third"]

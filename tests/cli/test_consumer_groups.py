@@ -1,0 +1,338 @@
+"""`millrace consumer-groups`, against a broker with groups of both protocols."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from millrace.testing import Broker
+
+from .conftest import Run
+from .members import commit, members
+
+JUST_SHOW = ("--dry-run",)
+
+
+@pytest.fixture
+def group(topic: str) -> str:
+    return f"group-of-{topic}"
+
+
+@pytest.fixture
+def rested(run: Run, broker: Broker, produced: str, group: str) -> str:
+    """A group without members that has read one record of each partition of `produced`."""
+    commit(broker.bootstrap, group, {(produced, 0): 1, (produced, 1): 1})
+    return group
+
+
+def ends(run: Run, topic: str) -> dict[int, int]:
+    lines = run("get-offsets", "--topic", topic).stdout.split()
+    return {int(index): int(offset) for _, index, offset in (line.split(":") for line in lines)}
+
+
+def rows(table: str) -> list[list[str]]:
+    """The cells of a table in Kafka's layout, without its header."""
+    return [line.split() for line in table.strip().splitlines()[1:]]
+
+
+def new_offsets(run: Run, group: str, *more: object) -> dict[tuple[str, int], int]:
+    result = run("consumer-groups", "--reset-offsets", "--group", group, *more)
+    table = result.stdout[result.stdout.index("GROUP ") :]
+    return {(topic, int(index)): int(offset) for _, topic, index, offset in rows(table)}
+
+
+def committed(run: Run, group: str) -> dict[tuple[str, int], int]:
+    """What `--to-current --export` says of everything that is committed."""
+    return new_offsets(run, group, "--to-current", "--all-topics", *JUST_SHOW)
+
+
+def test_groups_are_listed_with_type_and_state_on_demand(run: Run, broker: Broker, rested: str) -> None:
+    assert rested in run("consumer-groups", "--list").stdout.split()
+    listed = run("consumer-groups", "--list", "--state", "--type").stdout
+    header, *lines = listed.splitlines()
+    assert header.split() == ["GROUP", "TYPE", "STATE"]
+    assert [rested, "Classic", "Empty"] in [line.split() for line in lines]
+    filtered = run("consumer-groups", "--list", "--state", "empty, Stable", "--type", "CLASSIC").stdout
+    assert [rested, "Classic", "Empty"] in rows(filtered)
+    assert rested not in run("consumer-groups", "--list", "--state", "stable").stdout
+    assert rested not in run("consumer-groups", "--list", "--type", "consumer").stdout
+
+
+def test_lag_is_told_for_each_partition(run: Run, produced: str, rested: str) -> None:
+    result = run("consumer-groups", "--describe", "--group", rested)
+    end = ends(run, produced)
+    assert rows(result.stdout) == [
+        [rested, produced, str(index), "1", str(end[index]), str(end[index] - 1), "-", "-", "-"]
+        for index in (0, 1)
+    ]
+    assert result.stderr == f"\nConsumer group '{rested}' has no active members.\n"
+    verbose = run("consumer-groups", "--describe", "--group", rested, "--offsets", "--verbose").stdout
+    assert verbose.split()[:4] == ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH"]
+
+
+def test_the_columns_have_the_widths_of_kafkas_tool(run: Run, produced: str, rested: str) -> None:
+    empty, header, first, _ = run("consumer-groups", "--describe", "--group", rested).stdout.splitlines()
+    assert empty == ""
+    widths = (("GROUP", max(15, len(rested))), ("TOPIC", 15), ("PARTITION", 10), ("CURRENT-OFFSET", 15))
+    assert header.startswith(" ".join(name.ljust(width) for name, width in widths))
+    assert header.endswith("CONSUMER-ID     HOST            CLIENT-ID")
+    assert first.index("-") == rested.index("-")
+
+
+def test_members_are_told_with_what_they_own(run: Run, broker: Broker, produced: str, group: str) -> None:
+    with members(broker.bootstrap, group, [produced], partitions=2, count=2):
+        asked = ("consumer-groups", "--describe", "--group", group)
+        offsets = run(*asked)
+        assert {row[-1] for row in rows(offsets.stdout)} == {"member-1", "member-2"}
+        # Nothing is committed yet, so nothing is known of the lag.
+        assert all((row[3], row[5]) == ("-", "-") for row in rows(offsets.stdout))
+        assert offsets.stderr == ""
+        told = run(*asked, "--members", "--verbose").stdout
+        assert {(row[3], row[4], row[6]) for row in rows(told)} in (
+            {("member-1", "1", f"{produced}:0"), ("member-2", "1", f"{produced}:1")},
+            {("member-1", "1", f"{produced}:1"), ("member-2", "1", f"{produced}:0")},
+        )
+        (state,) = rows(run(*asked, "--state").stdout)
+        assert state == [group, broker.bootstrap, "(1)", "range", "Stable", "2"]
+
+
+def test_a_static_members_instance_is_told(run: Run, broker: Broker, produced: str, group: str) -> None:
+    settings = {"group_instance_id": "first-floor"}
+    with members(broker.bootstrap, group, [produced], partitions=2, **settings):
+        told = run("consumer-groups", "--describe", "--group", group, "--members").stdout
+    assert told.split()[:3] == ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID"]
+    assert rows(told)[0][2] == "first-floor"
+
+
+def test_groups_of_the_new_protocol_have_epochs(run: Run, broker: Broker, produced: str, group: str) -> None:
+    with members(broker.bootstrap, group, [produced], partitions=2, group_protocol="consumer"):
+        asked = ("consumer-groups", "--describe", "--group", group)
+        (member,) = rows(run(*asked, "--members", "--verbose").stdout)
+        epoch, assignment = member[5], f"{produced}:0,1"
+        assert member[4:] == ["2", epoch, assignment, epoch, assignment]
+        (state,) = rows(run(*asked, "--state", "--verbose").stdout)
+        assert state[3:] == ["uniform", "Stable", epoch, epoch, "1"]
+        listed = run("consumer-groups", "--list", "--type", "consumer").stdout
+        assert [group, "Consumer"] in rows(listed)
+
+
+def test_several_groups_are_described_at_once(run: Run, broker: Broker, produced: str, rested: str) -> None:
+    commit(broker.bootstrap, f"{rested}-2", {(produced, 0): 0})
+    told = run("consumer-groups", "--describe", "--group", f"{rested}-2", "--group", rested).stdout
+    assert told.count("GROUP ") == 2
+    assert told.index(f"{rested} ") < told.index(f"{rested}-2 ")
+    everything = run("consumer-groups", "--describe", "--all-groups").stdout
+    assert told.strip() in everything
+
+
+def test_a_group_that_does_not_exist_is_an_error_between_the_others(
+    run: Run, produced: str, rested: str
+) -> None:
+    asked = ("consumer-groups", "--describe", "--group", "nobody", "--group", rested)
+    result = run(*asked, fails=True)
+    assert result.stdout.startswith("\nError: Consumer group 'nobody' does not exist.\n")
+    assert produced in result.stdout
+
+
+def test_offsets_of_a_topic_that_is_gone_are_still_told(run: Run, produced: str, rested: str) -> None:
+    run("topics", "--delete", "--topic", produced)
+    told = rows(run("consumer-groups", "--describe", "--group", rested).stdout)
+    assert all(row[3:6] == ["1", "-", "-"] for row in told)
+
+
+def test_offsets_are_reset_to_either_end(run: Run, produced: str, rested: str) -> None:
+    scope = ("--topic", produced, *JUST_SHOW)
+    beginning, end = ends(run, produced) | {0: 0, 1: 0}, ends(run, produced)
+    assert new_offsets(run, rested, "--to-earliest", *scope) == at(produced, beginning)
+    assert new_offsets(run, rested, "--to-latest", *scope) == at(produced, end)
+    assert committed(run, rested) == at(produced, {0: 1, 1: 1})
+
+
+def at(topic: str, offsets: dict[int, int]) -> dict[tuple[str, int], int]:
+    return {(topic, index): offset for index, offset in offsets.items()}
+
+
+def test_only_execute_changes_anything(run: Run, produced: str, rested: str) -> None:
+    asked = (
+        "consumer-groups",
+        "--reset-offsets",
+        "--group",
+        rested,
+        "--topic",
+        f"{produced}:1",
+        "--to-earliest",
+    )
+    result = run(*asked)
+    assert "WARN: No action will be performed as the --execute option is missing." in result.stderr
+    assert committed(run, rested) == at(produced, {0: 1, 1: 1})
+    assert run(*asked, "--execute").stdout == result.stdout
+    assert committed(run, rested) == at(produced, {0: 1, 1: 0})
+
+
+def test_a_new_group_can_be_given_offsets(run: Run, produced: str, group: str) -> None:
+    new_offsets(run, group, "--to-latest", "--topic", produced, "--execute")
+    assert committed(run, group) == at(produced, ends(run, produced))
+
+
+def test_offsets_outside_the_log_are_brought_back_into_it(run: Run, produced: str, rested: str) -> None:
+    asked = ("consumer-groups", "--reset-offsets", "--group", rested, "--topic", f"{produced}:0", *JUST_SHOW)
+    high = run(*asked, "--to-offset", 999)
+    end = ends(run, produced)[0]
+    assert rows(high.stdout) == [[rested, produced, "0", str(end)]]
+    assert f"is higher than latest offset for topic partition {produced}-0." in high.stderr
+    low = run(*asked, "--shift-by", -5)
+    assert rows(low.stdout) == [[rested, produced, "0", "0"]]
+    assert f"New offset (-4) is lower than earliest offset for topic partition {produced}-0." in low.stderr
+
+
+def test_offsets_are_shifted_from_where_they_are(run: Run, produced: str, rested: str) -> None:
+    scope = ("--all-topics", *JUST_SHOW)
+    assert new_offsets(run, rested, "--shift-by", -1, *scope) == at(produced, {0: 0, 1: 0})
+    assert new_offsets(run, rested, "--to-offset", 0, *scope) == at(produced, {0: 0, 1: 0})
+
+
+def test_partitions_without_an_offset_cannot_be_shifted(run: Run, produced: str, group: str) -> None:
+    asked = ("--reset-offsets", "--group", group, "--topic", f"{produced}:0", "--shift-by", 1, *JUST_SHOW)
+    failed = run("consumer-groups", *asked, fails=True)
+    assert f"Cannot shift offset for partition {produced}-0" in failed.stderr
+
+
+def test_offsets_are_reset_by_time(run: Run, produced: str, rested: str) -> None:
+    scope = ("--topic", produced, *JUST_SHOW)
+    end = at(produced, ends(run, produced))
+    beginning = at(produced, {0: 0, 1: 0})
+    assert new_offsets(run, rested, "--to-datetime", "2020-01-01T00:00:00.000", *scope) == beginning
+    assert new_offsets(run, rested, "--to-datetime", "2020-01-01T00:00:00+05:00", *scope) == beginning
+    assert new_offsets(run, rested, "--to-datetime", "2999-01-01T00:00:00Z", *scope) == end
+    assert new_offsets(run, rested, "--by-duration", "P1DT2H", *scope) == beginning
+    late = run("consumer-groups", "--reset-offsets", "--group", rested, "--by-duration", "PT0S", *scope)
+    assert f"Warn: Partition 0 from topic {produced} is empty." in late.stdout
+
+
+def test_what_is_exported_can_be_read_back(run: Run, produced: str, rested: str, tmp_path: Path) -> None:
+    asked = ("consumer-groups", "--reset-offsets", "--group", rested)
+    exported = run(*asked, "--to-current", "--all-topics", "--export", *JUST_SHOW).stdout
+    assert exported == f"{produced},0,1\n{produced},1,1\n\n"
+    plan = tmp_path / "plan.csv"
+    plan.write_text(exported)
+    new_offsets(run, rested, "--to-earliest", "--topic", produced, "--execute")
+    new_offsets(run, rested, "--from-file", plan, "--execute")
+    assert committed(run, rested) == at(produced, {0: 1, 1: 1})
+
+
+def test_a_plan_can_be_of_several_groups(
+    run: Run, broker: Broker, produced: str, rested: str, tmp_path: Path
+) -> None:
+    groups = ("--group", rested, "--group", f"{rested}-2")
+    asked = ("consumer-groups", "--reset-offsets", *groups, *JUST_SHOW)
+    exported = run(*asked, "--to-offset", 1, "--topic", f"{produced}:0", "--export").stdout
+    assert exported == f"{rested},{produced},0,1\n{rested}-2,{produced},0,1\n\n"
+    plan = tmp_path / "plan.csv"
+    plan.write_text(exported)
+    assert len(rows(run(*asked, "--from-file", plan).stdout)) == 2
+    missing = run(*asked, "--group", "unplanned", "--from-file", plan, fails=True)
+    assert "Error: No reset plan for group unplanned found" in missing.stdout
+
+
+def test_a_group_with_members_is_not_reset(run: Run, broker: Broker, produced: str, group: str) -> None:
+    with members(broker.bootstrap, group, [produced], partitions=2):
+        asked = ("consumer-groups", "--reset-offsets", "--group", group, "--to-earliest", "--topic", produced)
+        failed = run(*asked, "--execute", fails=True)
+    message = f"'{group}' is inactive, but the current state is Stable."
+    assert f"Error: Assignments can only be reset if the group {message}" in failed.stdout
+
+
+def test_offsets_are_deleted(run: Run, produced: str, rested: str) -> None:
+    asked = ("consumer-groups", "--delete-offsets", "--group", rested)
+    result = run(*asked, "--topic", f"{produced}:0")
+    assert result.stdout.startswith(f"Request succeeded for deleting offsets from group {rested}.\n\nTOPIC ")
+    assert rows(result.stdout.partition("\n\n")[2]) == [[produced, "0", "Successful"]]
+    assert committed(run, rested) == at(produced, {1: 1})
+    failed = run(*asked, "--topic", produced, "--topic", "nowhere", fails=True)
+    status = {tuple(row[:2]): row[2] for row in rows(failed.stdout.partition("\n\n")[2])}
+    assert status == {
+        ("nowhere", "-"): "Error:",
+        (produced, "0"): "Successful",
+        (produced, "1"): "Successful",
+    }
+
+
+def test_offsets_of_a_topic_that_is_being_read_stay(
+    run: Run, broker: Broker, produced: str, group: str
+) -> None:
+    with members(broker.bootstrap, group, [produced], partitions=2):
+        asked = ("consumer-groups", "--delete-offsets", "--group", group, "--topic", produced)
+        failed = run(*asked, fails=True)
+    assert "Error: Encountered some partition-level error, see the follow-up details." in failed.stdout
+    assert "nobody" not in run("consumer-groups", "--list").stdout
+    unknown = ("consumer-groups", "--delete-offsets", "--group", "nobody", "--topic", produced)
+    assert "\nError: " in run(*unknown, fails=True).stdout
+
+
+def test_groups_are_deleted(run: Run, broker: Broker, produced: str, rested: str) -> None:
+    commit(broker.bootstrap, f"{rested}-2", {(produced, 0): 0})
+    with members(broker.bootstrap, f"{rested}-3", [produced], partitions=2):
+        asked = ("consumer-groups", "--delete", "--group", rested, "--group", f"{rested}-3")
+        failed = run(*asked, fails=True)
+        assert "Error: Deletion of some consumer groups failed:" in failed.stdout
+        assert f"* Group '{rested}-3' could not be deleted due to: NON_EMPTY_GROUP" in failed.stdout
+        assert f"These consumer groups were deleted successfully: '{rested}'" in failed.stdout
+    deleted = run("consumer-groups", "--delete", "--group", f"{rested}-2")
+    assert deleted.stdout == f"Deletion of requested consumer groups ('{rested}-2') was successful.\n"
+    assert rested not in run("consumer-groups", "--list").stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "say exactly one of --list, --describe, --delete"),
+        ("--list --describe", "say exactly one of"),
+        ("--list --group g", "--group cannot be used with --list"),
+        ("--list --state odd", "Invalid state list 'odd'. Valid states are: PreparingRebalance"),
+        ("--list --type odd", "Invalid types list 'odd'. Valid types are: Classic, Consumer"),
+        ("--describe", "--describe needs either --group NAME or --all-groups"),
+        ("--describe --group g --all-groups", "needs either --group NAME or --all-groups"),
+        ("--describe --group g --members --state", "at most one of --members, --offsets and --state"),
+        ("--describe --group g --state stable", "--describe does not take a value for --state"),
+        ("--describe --group g --type", "--type cannot be used with --describe"),
+        ("--delete --group g --topic t", "--topic cannot be used with --delete"),
+        ("--delete-offsets --group g", "--delete-offsets needs one --group NAME, and --topic NAME"),
+        ("--reset-offsets --to-earliest --topic t", "--reset-offsets needs either --group NAME"),
+        ("--reset-offsets --group g --topic t", "--reset-offsets needs exactly one of --to-earliest"),
+        ("--reset-offsets --group g --topic t --to-earliest --to-offset 0", "needs exactly one of"),
+        ("--reset-offsets --group g --to-earliest", "One of the reset scopes should be defined"),
+        ("--reset-offsets --group g --to-earliest --topic t --all-topics", "say either --topic or"),
+        ("--reset-offsets --group g --to-latest --topic t --dry-run --execute", "only one of --dry-run"),
+        ("--reset-offsets --group g --to-latest --topic nowhere", "topic nowhere does not exist"),
+        ("--reset-offsets --group g --to-latest --topic nowhere:1", '"nowhere-1" do not exist'),
+        ("--reset-offsets --group g --to-latest --topic t:x", "Invalid partition 'x' specified in topic arg"),
+        ("--reset-offsets --group g --to-latest --topic t:1:2", "Invalid topic arg 't:1:2'"),
+        ("--reset-offsets --group g --topic t --to-datetime 2020-01-01", "--to-datetime 2020-01-01: write"),
+        ("--reset-offsets --group g --topic t --to-datetime 2020-13-01T00:00", "write YYYY-MM-DD"),
+        ("--reset-offsets --group g --topic t --by-duration P", "--by-duration P: write PnDTnHnMnS"),
+        ("--reset-offsets --group g --topic t --by-duration 1D", "--by-duration 1D: write"),
+        ("--reset-offsets --group g --from-file /nowhere.csv", "Unable to read file /nowhere.csv"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(run: Run, arguments: str, message: str) -> None:
+    assert message in run("consumer-groups", *arguments.split(), fails=True).stderr
+
+
+def test_a_plan_that_is_no_plan_is_refused(run: Run, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.csv"
+    plan.write_text(json.dumps({"topic": "t"}))
+    asked = ("consumer-groups", "--reset-offsets", "--group", "g", "--from-file", plan, *JUST_SHOW)
+    assert "plan.csv, line 1: write topic,partition,offset" in run(*asked, fails=True).stderr
+
+
+def test_old_options_are_accepted_with_a_note(run: Run) -> None:
+    result = run("consumer-groups", "--new-consumer", "--zookeeper", "localhost:2181", "--list")
+    assert "--new-consumer is not needed" in result.stderr
+    assert "--zookeeper is not needed" in result.stderr
+
+
+def test_regular_expressions_are_checked_without_a_broker(run_alone: Run) -> None:
+    valid = run_alone("consumer-groups", "--validate-regex", "orders-.*")
+    assert valid.stdout == "The regular expression `orders-.*` is valid.\n"
+    invalid = run_alone("consumer-groups", "--validate-regex", "a(b")
+    assert invalid.stdout.startswith("The regular expression `a(b` is invalid: ")
