@@ -66,9 +66,8 @@ def test_every_layer_is_a_synonym_strongest_first(node: Node) -> None:
         (ResourceType.TOPIC, "orders", "retention.ms"),
         (ResourceType.BROKER, "1", "log.retention.ms"),
     ):
-        config = configs(
-            describe_configs.handle(ctx, ask(resource_type, name, [key], include_synonyms=True))
-        )[key]
+        asked = ask(resource_type, name, [key], include_synonyms=True)
+        config = configs(ctx.loop.run_until_complete(describe_configs.handle(ctx, asked)))[key]
         assert (config.value, config.config_source) == ("5000", ConfigSource.DYNAMIC_BROKER)
         assert synonyms(config) == expected
     ctx.loop.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
 from millrace.wire.messages.create_partitions import (
@@ -13,11 +15,9 @@ from millrace.wire.messages.create_partitions import (
 
 
 def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    names = [topic.name for topic in request.topics]
+    times = Counter(topic.name for topic in request.topics)
     results = {
-        asked.name: _add(
-            ctx, asked, validate_only=request.validate_only, duplicate=names.count(asked.name) > 1
-        )
+        asked.name: _add(ctx, asked, validate_only=request.validate_only, duplicate=times[asked.name] > 1)
         for asked in request.topics
     }
     return CreatePartitionsResponse(results=list(results.values()))

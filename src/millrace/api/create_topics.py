@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 from millrace.api.context import Context
 from millrace.cluster.configs import describe_topic
@@ -18,13 +19,13 @@ from millrace.wire.messages.create_topics import (
 
 
 async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    names = [topic.name for topic in request.topics]
+    times = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatableTopicResult] = {}
     for asked in request.topics:
         if asked.name in results:
             continue
         results[asked.name] = _create(
-            ctx, asked, validate_only=request.validate_only, duplicate=names.count(asked.name) > 1
+            ctx, asked, validate_only=request.validate_only, duplicate=times[asked.name] > 1
         )
         # Each topic costs an fsync: others get their turn in between.
         await asyncio.sleep(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 from millrace.api.context import Context
 from millrace.cluster.metadata import Topic
@@ -18,18 +19,17 @@ from millrace.wire.schema import ZERO_UUID
 
 async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    keys = [(state.name, state.topic_id) for state in asked]
-    results = []
+    times = Counter((state.name, state.topic_id) for state in asked)
+    results: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
     for state in asked:
         key = (state.name, state.topic_id)
-        if keys.count(key) > 1:
-            keys = [other for other in keys if other != key]
-            results.append(_failed(state, KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")))
-        elif key in keys:
-            results.append(_delete(ctx, state))
+        if times[key] > 1:
+            results[key] = _failed(state, KafkaError(Error.INVALID_REQUEST, "Duplicate topic name."))
+        else:
+            results[key] = _delete(ctx, state)
             # Each topic costs an fsync: others get their turn in between.
             await asyncio.sleep(0)
-    return DeleteTopicsResponse(responses=results)
+    return DeleteTopicsResponse(responses=list(results.values()))
 
 
 def _delete(ctx: Context, state: DeleteTopicState) -> DeletableTopicResult:

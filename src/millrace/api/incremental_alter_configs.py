@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from millrace.api.context import Context
 from millrace.cluster import resources
 from millrace.cluster.configs import Change
@@ -16,8 +18,9 @@ from millrace.wire.messages.incremental_alter_configs import (
 
 def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     named = [(resource.resource_type, resource.resource_name) for resource in request.resources]
+    times = Counter(named)
     responses = {
-        key: _alter(ctx, resource, validate_only=request.validate_only, duplicate=named.count(key) > 1)
+        key: _alter(ctx, resource, validate_only=request.validate_only, duplicate=times[key] > 1)
         for key, resource in zip(named, request.resources, strict=True)
     }
     return IncrementalAlterConfigsResponse(responses=list(responses.values()))

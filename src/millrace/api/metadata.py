@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import suppress
+from typing import Any
 
 from millrace.api.context import Context
 from millrace.cluster.metadata import Topic, check_topic_name
@@ -18,7 +21,32 @@ from millrace.wire.messages.metadata import (
 )
 
 
-def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
+def handle(
+    ctx: Context, request: MetadataRequest
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    missing = _missing_names(ctx, request)
+    return _create_and_answer(ctx, request, missing) if len(missing) > 1 else _answer(ctx, request)
+
+
+def _missing_names(ctx: Context, request: MetadataRequest) -> list[str]:
+    """The topics that have to be created before the answer."""
+    if not request.allow_auto_topic_creation or not request.topics:
+        return []
+    known = ctx.cluster.topics
+    return [topic.name for topic in request.topics if topic.name and topic.name not in known]
+
+
+async def _create_and_answer(ctx: Context, request: MetadataRequest, names: list[str]) -> MetadataResponse:
+    for name in names:
+        # What cannot be created is told in the answer.
+        with suppress(KafkaError):
+            ctx.cluster.auto_create_topic(name)
+        # Each topic costs an fsync: others get their turn in between.
+        await asyncio.sleep(0)
+    return _answer(ctx, request)
+
+
+def _answer(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     cluster = ctx.cluster
     response = MetadataResponse(
         brokers=[

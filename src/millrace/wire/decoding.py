@@ -14,12 +14,16 @@ from millrace.wire.schema import (
     Message,
     Nested,
     RecordsType,
+    Request,
     String,
     Struct,
     Type,
 )
 from millrace.wire.source import Source, length_format
 from millrace.wire.varint import read_uvarint, skip_tags
+
+# Objects are many times as large as the bytes they are made from; no real client comes near this.
+MAX_REQUEST_ELEMENTS = 100_000
 
 
 class MalformedMessage(KafkaError):
@@ -40,6 +44,7 @@ class _Decoder(Source):
         # Fixed-width reads that wait to be done by one `struct` call: formats and where the values go.
         self._formats: list[str] = []
         self._targets: list[str] = []
+        self._is_request = issubclass(message, Request)
         self.refer("new", object.__new__)
         self.refer("unpack_from", unpack_from)
         self.refer("read_uvarint", read_uvarint)
@@ -53,6 +58,8 @@ class _Decoder(Source):
             with self.block("if type(buffer) is not memoryview:"):
                 self.line("buffer = memoryview(buffer)")
             self.line("limit = len(buffer)")
+            if self._is_request:
+                self.line(f"room = {MAX_REQUEST_ELEMENTS}")
             with self.block("try:"):
                 decoded = self._struct(self.message)
                 self._flush()
@@ -160,6 +167,10 @@ class _Decoder(Source):
     def _array(self, element: Type, count: str, target: str) -> None:
         with self.block(f"if {count} * {self.least_size(element)} > limit - position:"):
             self.line(f'raise ValueError("{target.rpartition(".")[2]} has more elements than bytes remain")')
+        if self._is_request:
+            self.line(f"room -= {count}")
+            with self.block("if room < 0:"):
+                self.line(f'raise ValueError("more than {MAX_REQUEST_ELEMENTS} elements in its arrays")')
         if isinstance(element, Fixed) and len(element.format) == 1:
             self.line(f'{target} = list(unpack_from(f">{{{count}}}{element.format}", buffer, position))')
             self.line(f"position += {count} * {element.size}")
