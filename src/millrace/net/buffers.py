@@ -61,18 +61,21 @@ class FrameBuffers:
         larger = bytearray(capacity)
         larger[: len(buffer)] = buffer
         self.bytes_in_use += capacity
-        self.give(buffer)
         if overdrawn:
             self._overdraft = larger
+        self.give(buffer)
         return larger
 
     def give(self, buffer: bytearray) -> None:
         self.bytes_in_use -= len(buffer)
-        if self._overdraft is buffer:
-            self._overdraft = None
         if len(buffer) == POOLED_BYTES and len(self._free) < POOLED_BUFFERS:
             self._free.append(buffer)
-        self._wake()
+        if self._overdraft is buffer:
+            self._overdraft = None
+            # However full it is now: another one may overdraw.
+            self._wake_everybody()
+        else:
+            self._wake()
 
     def hold(self, size: int) -> None:
         """Count bytes that a connection keeps elsewhere."""
@@ -89,3 +92,8 @@ class FrameBuffers:
     def _wake(self) -> None:
         while self._waiting and not self.full:
             self._waiting.popleft()()
+
+    def _wake_everybody(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for resume in waiting:
+            resume()
