@@ -59,6 +59,26 @@ def test_payloads_come_from_a_file(run: Run, topic: str, tmp_path: Path) -> None
     assert set(read.stdout.split()) <= {"red", "green", "blue"}
 
 
+@pytest.mark.parametrize(
+    "transactions",
+    [
+        ("--transactional-id", "perf"),
+        ("--transaction-duration-ms", 10),
+        ("--producer-props", "transactional.id=p"),
+    ],
+)
+def test_records_are_produced_in_transactions(run: Run, topic: str, transactions: tuple[object, ...]) -> None:
+    sent = run(
+        *("producer-perf-test", "--topic", topic, "--num-records", 50, "--payload-monotonic"),
+        *("--throughput", 1000, *transactions),
+    )
+    assert SUMMARY.match(sent.stdout)
+    committed = ("--isolation-level", "read_committed", "--max-messages", 50)
+    read = run("console-consumer", "--topic", topic, "--from-beginning", *committed)
+    assert len(read.stdout.split()) == 50
+    assert "CompleteCommit" in run("transactions", "list").stdout
+
+
 def test_records_are_consumed_and_summed_up(run: Run, produced: str) -> None:
     header, row = run("consumer-perf-test", "--topic", produced, "--messages", 4).stdout.splitlines()
     assert header == HEADER
@@ -81,13 +101,24 @@ def test_intervals_are_reported_and_missing_records_too(run: Run, produced: str)
     )
 
 
+def test_a_group_is_measured_from_where_it_left_off(run: Run, topic: str) -> None:
+    run("console-producer", "--topic", topic, input="1\n2\n3\n")
+    asked = ("consumer-perf-test", "--topic", topic, "--group", f"group-of-{topic}", "--hide-header")
+    columns = run(*asked, "--num-records", 3).stdout.split(", ")
+    rebalance_ms, fetch_ms = int(columns[6]), int(columns[7])
+    assert rebalance_ms > 0
+    assert fetch_ms > 0
+    *_, row = run(*asked, "--num-records", 1, "--timeout", 200).stdout.splitlines()
+    assert row.split(", ")[4] == "0"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ((), "say exactly one of --record-size, --payload-file and --payload-monotonic"),
         (("--record-size", 1, "--payload-monotonic"), "say exactly one of"),
         (("--record-size", 1, "--warmup-records", 5), "must be fewer than --num-records"),
-        (("--record-size", 1, "--transactional-id", "t"), "transactions are not supported yet"),
+        (("--record-size", 1, "--transaction-duration-ms", 0), "0 is not in the range"),
         (("--record-size", 1, "--producer-props", "acks"), "write it as key=value"),
     ],
 )

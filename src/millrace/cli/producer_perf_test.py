@@ -1,5 +1,7 @@
 """`millrace producer-perf-test`: Kafka's kafka-producer-perf-test, driven by librdkafka."""
 
+from __future__ import annotations
+
 import itertools
 import random
 import string
@@ -7,7 +9,7 @@ import time
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +18,9 @@ from millrace.cli.errors import CommandError
 from millrace.cli.latency import Report
 from millrace.cli.options import KafkaCommand, ManyValues, Target, broker_options, parse_pairs
 from millrace.cli.progress import Progress, progress
+
+if TYPE_CHECKING:
+    from millrace.cli.timed_transactions import TimedTransactions
 
 # How many records are handed over between looks at the clock and at the answers.
 STRIDE = 1000
@@ -61,8 +66,13 @@ CLIENT_ID = "perf-producer-client"
     metavar="MS",
     help="Line every.",
 )
-@click.option("--transactional-id", hidden=True)
-@click.option("--transaction-duration-ms", hidden=True)
+@click.option("--transactional-id", metavar="ID", help="Send in transactions, under this id.")
+@click.option(
+    "--transaction-duration-ms",
+    type=click.IntRange(1),
+    metavar="MS",
+    help="Send in transactions that are committed after so long.  [default with an id: 3000]",
+)
 def command(
     *,
     target: Target,
@@ -78,12 +88,10 @@ def command(
     warmup_records: int,
     reporting_interval: int,
     transactional_id: str | None,
-    transaction_duration_ms: str | None,
+    transaction_duration_ms: int | None,
 ) -> None:
     """Measure how fast records can be produced."""
     properties = {**target.properties, **parse_pairs(producer_props, "--producer-props")}
-    if transactional_id or transaction_duration_ms or "transactional.id" in properties:
-        raise CommandError("transactions are not supported yet; leave them out")
     if warmup_records >= num_records:
         raise CommandError("--warmup-records must be fewer than --num-records")
     values = _values(record_size, payload_file, payload_delimiter, payload_monotonic)
@@ -95,9 +103,14 @@ def command(
 
     from millrace.cli.client_metrics import ClientMetrics
     from millrace.cli.client_properties import create
+    from millrace.cli.timed_transactions import TimedTransactions
+    from millrace.cli.timed_transactions import transactional_id as name_transactions
 
     metrics = ClientMetrics()
     properties = {"client.id": CLIENT_ID, **properties, "bootstrap.servers": target.bootstrap}
+    name = name_transactions(transactional_id, properties, transaction_duration_ms)
+    if name is not None:
+        properties["transactional.id"] = name
     producer: Any = create(Producer, properties, metrics.settings() if print_metrics else None)
     # Finding the partitions is no part of what is measured.
     producer.list_topics(topic, METADATA_SECONDS)
@@ -106,7 +119,9 @@ def command(
             f"Warmup first {warmup_records} records."
             " Steady state results will print after the complete test summary."
         )
-    run = Run(producer, topic, Report(num_records, warmup_records, reporting_interval, time.monotonic()))
+    transactions = TimedTransactions(producer, transaction_duration_ms) if name is not None else None
+    report = Report(num_records, warmup_records, reporting_interval, time.monotonic())
+    run = Run(producer, topic, report, transactions)
     with progress("producing", num_records) as shown:
         run.send(values, num_records, throughput, shown)
     run.report.print_summary(time.monotonic())
@@ -137,12 +152,15 @@ def _values(
 class Run:
     """Sends records as fast as it may, and collects when each was acknowledged."""
 
-    def __init__(self, producer: Any, topic: str, report: Report) -> None:
+    def __init__(
+        self, producer: Any, topic: str, report: Report, transactions: TimedTransactions | None
+    ) -> None:
         self.report = report
         self.failed = 0
         self.reason = ""
         self._producer = producer
         self._topic = topic
+        self._transactions = transactions
         self._latencies_ms = array("d")
 
     def send(self, values: Iterator[bytes], count: int, per_second: float, shown: Progress) -> None:
@@ -152,13 +170,19 @@ class Run:
         sent = 0
         while sent < count:
             burst = min(stride, count - sent)
+            if self._transactions:
+                self._transactions.begin()
             self._send_burst(itertools.islice(values, burst))
             sent += burst
             self._collect(shown)
+            if self._transactions:
+                self._transactions.commit_if_due()
             if per_second > 0:
                 self._wait_until(began + sent / per_second)
         while self._producer.flush(WAIT_SECONDS):
             self._collect(shown)
+        if self._transactions:
+            self._transactions.commit()
         self._collect(shown)
 
     def _send_burst(self, values: Iterator[bytes]) -> None:
