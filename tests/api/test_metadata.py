@@ -51,13 +51,14 @@ def test_partitions_are_led_by_this_broker(call: Call, ctx: Context) -> None:
         assert partition.offline_replicas == []
 
 
-def test_topics_by_id(call: Call, ctx: Context) -> None:
+@pytest.mark.parametrize("no_name", [None, ""])
+def test_topics_by_id(call: Call, ctx: Context, no_name: str | None) -> None:
     topic = ctx.cluster.create_topic("orders", 1)
     response = call(
         MetadataRequest(
             topics=[
-                MetadataRequestTopic(name=None, topic_id=topic.topic_id),
-                MetadataRequestTopic(name=None, topic_id=UNKNOWN_ID),
+                MetadataRequestTopic(name=no_name, topic_id=topic.topic_id),
+                MetadataRequestTopic(name=no_name, topic_id=UNKNOWN_ID),
             ]
         )
     )

@@ -1,73 +1,22 @@
 """Groups in use that go over to the consumer protocol and back, with members of both kinds in between."""
 
-import struct
-
 import pytest
 
 from millrace.errors import Error
 from millrace.groups.classic import ClassicGroup
 from millrace.groups.consumer_member import MemberState
-from millrace.groups.upgrade import read_assignment
-from millrace.wire.codec import encode
-from millrace.wire.messages.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    TopicPartition,
-)
+from millrace.groups.consumer_sessions import Wait
 
+from .classic_consumers import ClassicConsumer, assignment
 from .consumers import ASSIGNMENT_INTERVAL_MS, Consumer, cluster_of, group_of, topic_id
 from .members import REBALANCE_MS, SESSION_MS, Coordinator, Member
 
-VERSION = 1
 PARTITIONS = 4
 
 
 @pytest.fixture(autouse=True)
 def orders(coordinator: Coordinator) -> None:
     cluster_of(coordinator).create_topic("orders", PARTITIONS)
-
-
-def assignment(*indexes: int, user_data: bytes | None = None) -> bytes:
-    topics = [TopicPartition(topic="orders", partitions=list(indexes))] if indexes else []
-    value = ConsumerProtocolAssignment(assigned_partitions=topics, user_data=user_data)
-    return struct.pack(">h", VERSION) + encode(value, VERSION)
-
-
-def subscription(*indexes: int) -> bytes:
-    """What a classic consumer says that owns some partitions."""
-    owned = [TopicPartition(topic="orders", partitions=list(indexes))] if indexes else []
-    value = ConsumerProtocolSubscription(topics=["orders"], owned_partitions=owned)
-    return struct.pack(">h", VERSION) + encode(value, VERSION)
-
-
-class ClassicConsumer(Member):
-    """A consumer of the classic protocol that rebalances cooperatively: it revokes, and joins again."""
-
-    def __init__(self, coordinator: Coordinator, *, instance: str | None = None) -> None:
-        super().__init__(coordinator, instance=instance, assignors=("cooperative-sticky",))
-        self.owned: set[int] = set()
-        self.own()
-
-    def own(self, *indexes: int) -> None:
-        self.owned = set(indexes)
-        self.offers = [("cooperative-sticky", subscription(*indexes))]
-
-    def follow(self) -> Error:
-        """Heartbeat, and when told so rejoin until there is an assignment to take."""
-        error = self.heartbeat()
-        if error is Error.REBALANCE_IN_PROGRESS:
-            assert self.enter().error is Error.NONE
-            if self.sync().error is Error.NONE:
-                self.take()
-        return error
-
-    def take(self) -> None:
-        given = {
-            index
-            for topic in read_assignment(self.assignment or b"").assigned_partitions
-            for index in topic.partitions
-        }
-        self.own(*given)
 
 
 @pytest.fixture
@@ -188,6 +137,8 @@ def test_when_the_last_of_the_new_protocol_has_gone_the_group_turns_back(
     assert (group.generation, group.state) == (epoch + 1, "PreparingRebalance")
     assert set(group.members) == {member.member_id for member in classics}
     for member in classics:
+        for wait in Wait:
+            assert (wait, "readers", member.member_id) not in coordinator.timers
         assert member.heartbeat() in (Error.REBALANCE_IN_PROGRESS, Error.ILLEGAL_GENERATION)
     share_classically(coordinator, *classics)
     assert coordinator.group.state == "Stable"

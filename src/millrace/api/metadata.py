@@ -19,6 +19,7 @@ from millrace.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from millrace.wire.schema import ZERO_UUID
 
 
 def handle(
@@ -81,18 +82,20 @@ def _topics(ctx: Context, request: MetadataRequest) -> Iterator[MetadataResponse
 
 
 def _find(ctx: Context, asked: MetadataRequestTopic, allow_auto_creation: bool) -> MetadataResponseTopic:
+    # Some clients that ask by id leave the name empty instead of null.
+    name = None if asked.topic_id != ZERO_UUID else asked.name
     try:
-        if asked.name is None:
+        if name is None:
             return _describe(ctx, ctx.cluster.topic_by_id(asked.topic_id))
-        topic = ctx.cluster.topics.get(asked.name)
+        topic = ctx.cluster.topics.get(name)
         if topic is None:
-            topic = _missing(ctx, asked.name, allow_auto_creation)
+            topic = _missing(ctx, name, allow_auto_creation)
         return _describe(ctx, topic)
     except KafkaError as error:
         return MetadataResponseTopic(
             error_code=error.error,
             # Before v12 a name cannot be null.
-            name=asked.name if asked.name is not None or ctx.api_version >= 12 else "",
+            name=name if name is not None or ctx.api_version >= 12 else "",
             topic_id=asked.topic_id,
         )
 

@@ -340,7 +340,7 @@ class ConsumerProtocol:
         """Turn a group back whose members all speak the classic protocol."""
         if not can_downgrade(group, self.config):
             return
-        group_id = group.group_id
+        group_id, member_ids = group.group_id, list(group.members)
         try:
             records = downgrade(group, self.topics, self._clock.now_ms())
             shard = self._runtime.shard_of(group_id)
@@ -349,7 +349,7 @@ class ConsumerProtocol:
             logger.warning("group %s: cannot go over to the classic protocol: %s", group_id, error)
             return
         logger.info("group %s: went over from the consumer to the classic protocol", group_id)
-        for member_id in group.members:
+        for member_id in member_ids:
             self.sessions.end(group_id, member_id)
         classic = shard.groups[group_id]
         assert isinstance(classic, ClassicGroup)

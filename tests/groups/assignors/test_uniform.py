@@ -29,7 +29,7 @@ def test_no_partition_would_be_better_off_with_another_subscriber(
 ) -> None:
     members, counts = group
     assigned = assign(members, counts)
-    for owner, partitions in assigned.items():
+    for partitions in assigned.values():
         for topic, _ in partitions:
             for other, spec in members.items():
                 if topic in spec.topics:
