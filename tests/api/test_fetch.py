@@ -191,3 +191,21 @@ def test_a_client_that_leaves_takes_its_waiting_fetch_along(ctx: Context) -> Non
     assert not ctx.partitions.get("orders", 0).parked
     put(ctx, b"news")
     assert waiting.turn() == []
+
+
+def test_the_rest_of_a_sealed_segment_does_not_wait_for_more(call: Call, ctx: Context) -> None:
+    put(ctx, b"old")
+    ctx.partitions.get("orders", 0).log.roll()
+    waiting = Waiting(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=10_000))
+    waiting.deferred.cancel()
+    put(ctx, b"new")
+    # What follows is in the next segment, and no append will tell of it.
+    assert values(only(call(of((0, 0), max_wait_ms=60_000, min_bytes=10_000), 11))) == [b"old"]
+    Waiting(ctx, of((0, 1), max_wait_ms=60_000, min_bytes=10_000)).deferred.cancel()
+
+
+def test_no_more_is_waited_for_than_one_answer_carries(call: Call, ctx: Context) -> None:
+    ctx.config.fetch_max_bytes = 1024
+    put(ctx, b"x" * 2000)
+    answer = call(of((0, 0), max_wait_ms=60_000, min_bytes=1 << 20, max_bytes=1 << 20), 11)
+    assert len(values(only(answer))) == 1

@@ -29,10 +29,9 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[Fetc
     fetch = ctx.fetch_sessions.begin(request, uses_topic_ids=ctx.api_version >= TOPIC_IDS_FROM)
     reading = _Reading(ctx, request)
     reading.read_all(fetch.targets)
-    missing_bytes = min(request.min_bytes, request.max_bytes) - reading.size
-    if missing_bytes <= 0 or request.max_wait_ms <= 0 or reading.urgent or not reading.partitions:
+    if reading.missing_bytes <= 0 or request.max_wait_ms <= 0 or reading.urgent or not reading.partitions:
         return fetch.response(reading.results)
-    return _Waiting(ctx, request, fetch, reading.partitions, missing_bytes).response
+    return _Waiting(ctx, request, fetch, reading).response
 
 
 class _Waiting:
@@ -40,41 +39,34 @@ class _Waiting:
 
     __slots__ = ("_ctx", "_deadline", "_fetch", "_parked", "_request", "response")
 
-    def __init__(
-        self,
-        ctx: Context,
-        request: FetchRequest,
-        fetch: Fetch,
-        partitions: list[Partition],
-        missing_bytes: int,
-    ) -> None:
+    def __init__(self, ctx: Context, request: FetchRequest, fetch: Fetch, reading: _Reading) -> None:
         self._ctx = ctx
         self._request = request
         self._fetch = fetch
         self._deadline = ctx.loop.time() + request.max_wait_ms / 1000
         self.response: Deferred[FetchResponse] = Deferred(on_cancel=self._cancel)
-        self._park(partitions, missing_bytes, request.max_wait_ms)
+        self._park(reading, request.max_wait_ms)
 
-    def _park(self, partitions: list[Partition], missing_bytes: int, max_wait_ms: float) -> None:
+    def _park(self, reading: _Reading, max_wait_ms: float) -> None:
         self._parked = ParkedFetch(
             self._ctx.loop,
-            partitions,
-            missing_bytes,
+            reading.partitions,
+            reading.missing_bytes,
             max_wait_ms,
             self._answer,
             reads_committed=self._request.isolation_level == READ_COMMITTED,
         )
 
     def _answer(self) -> None:
-        request = self._request
-        reading = _Reading(self._ctx, request)
+        if self.response.cancelled:
+            return
+        reading = _Reading(self._ctx, self._request)
         reading.read_all(self._fetch.targets)
         if self._parked.reads_committed and not reading.urgent:
             # The end of a transaction shows everything behind it, which may be little.
-            missing_bytes = min(request.min_bytes, request.max_bytes) - reading.size
             rest_ms = (self._deadline - self._ctx.loop.time()) * 1000
-            if missing_bytes > 0 and rest_ms > 0:
-                self._park(reading.partitions, missing_bytes, rest_ms)
+            if reading.missing_bytes > 0 and rest_ms > 0:
+                self._park(reading, rest_ms)
                 return
         self.response.resolve(self._fetch.response(reading.results))
 
@@ -90,6 +82,7 @@ class _Reading:
         "_ctx",
         "_reads_committed",
         "_remaining_bytes",
+        "missing_bytes",
         "partitions",
         "results",
         "size",
@@ -99,6 +92,7 @@ class _Reading:
     def __init__(self, ctx: Context, request: FetchRequest) -> None:
         self._ctx = ctx
         self._remaining_bytes = min(request.max_bytes, ctx.config.fetch_max_bytes)
+        self.missing_bytes = min(request.min_bytes, self._remaining_bytes)
         self._reads_committed = request.isolation_level == READ_COMMITTED
         # What most answers say of aborted transactions.
         self._aborted: list[AbortedTransaction] | None = [] if self._reads_committed else None
@@ -143,20 +137,25 @@ class _Reading:
                 data.diverging_epoch = diverging
                 return data
         max_bytes = min(asked.partition_max_bytes, self._remaining_bytes)
+        end = data.last_stable_offset if self._reads_committed else data.high_watermark
         # The first records always go out whole: a batch larger than every limit must not block its reader.
         records = partition.read(
-            asked.fetch_offset,
-            max(max_bytes, 0),
-            min_one_batch=self.size == 0,
-            up_to=data.last_stable_offset if self._reads_committed else None,
+            asked.fetch_offset, max(max_bytes, 0), min_one_batch=self.size == 0, up_to=end
         )
         if records is not None:
             data.records = records
             if self._reads_committed:
                 data.aborted_transactions = _aborted(partition, asked.fetch_offset, records.next_offset)
-            self.size += len(records)
-            self._remaining_bytes -= len(records)
+            self._count(len(records))
+            if asked.fetch_offset < partition.log.segments[-1].base_offset < end:
+                # A read ends with its segment: there is more, and no append that would tell of it.
+                self.urgent = True
         return data
+
+    def _count(self, read_bytes: int) -> None:
+        self.size += read_bytes
+        self._remaining_bytes -= read_bytes
+        self.missing_bytes -= read_bytes
 
     def _find(self, target: Target) -> Partition:
         partitions = self._ctx.partitions
