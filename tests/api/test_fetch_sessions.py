@@ -67,6 +67,13 @@ def test_partitions_join_and_leave_a_session(call: Call, ctx: Context) -> None:
     assert told(call(ask((session_id, 2), forget=(0,)), VERSION)) == [2]
 
 
+def test_a_session_that_forgets_everything_is_over(call: Call, ctx: Context) -> None:
+    session_id = call(ask((0, 0), (0, 0)), VERSION).session_id
+    assert call(ask((session_id, 1), forget=(0,)), VERSION).session_id == 0
+    assert len(ctx.fetch_sessions) == 0
+    assert call(ask((session_id, 2)), VERSION).error_code == Error.FETCH_SESSION_ID_NOT_FOUND
+
+
 def test_an_unknown_session_or_a_wrong_epoch_is_an_error(call: Call) -> None:
     session_id = call(ask((0, 0), (0, 0)), VERSION).session_id
     assert call(ask((session_id + 1, 1)), VERSION).error_code == Error.FETCH_SESSION_ID_NOT_FOUND

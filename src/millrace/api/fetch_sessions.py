@@ -131,6 +131,10 @@ class FetchSessions:
             return SessionFetch(session, everything=True) if session else Fetch(targets)
         session = self._continue(request, uses_topic_ids)
         session.update(request)
+        if not session.targets:
+            # Nothing is left to tell of: it would only take a slot.
+            del self._sessions[session.session_id]
+            return Fetch(())
         return SessionFetch(session, everything=False)
 
     def _continue(self, request: FetchRequest, uses_topic_ids: bool) -> Session:
