@@ -88,6 +88,15 @@ def test_without_acks_a_failure_closes_the_connection(call: Call) -> None:
         call(to_orders(batch(b"a"), acks=0, index=9), 9)
 
 
+def test_clients_do_not_write_to_internal_topics(call: Call, ctx: Context) -> None:
+    ctx.cluster.create_topic("__consumer_offsets", 1)
+    request = to_orders(batch(b"a"), topic="__consumer_offsets")
+    assert only(call(request, 9)).error_code == Error.INVALID_TOPIC_EXCEPTION
+    assert ctx.partitions.get("__consumer_offsets", 0).log.log_end_offset == 0
+    ctx.client_id = "__admin_client"
+    assert only(call(request, 9)).error_code == Error.NONE
+
+
 def test_acks_all_needs_enough_replicas(call: Call, ctx: Context) -> None:
     ctx.cluster.create_topic("precious", 1, configs={"min.insync.replicas": "2"})
     refused = only(call(to_orders(batch(b"a"), acks=-1, topic="precious"), 9))

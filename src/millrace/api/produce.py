@@ -13,6 +13,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeAlias
 
 from millrace.api.context import Context
+from millrace.cluster.metadata import INTERNAL_TOPICS
 from millrace.errors import Error, KafkaError
 from millrace.net.connection import CloseConnection
 from millrace.replication.partition import Partition
@@ -36,6 +37,8 @@ ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 KNOWS_ABORTABLE_FROM = 11
 JOINS_TRANSACTIONS_FROM = 12
 TOPIC_IDS_FROM = 13
+# As in Kafka, whose tools write to internal topics under this name.
+ADMIN_CLIENT_ID = "__admin_client"
 
 Unflushed: TypeAlias = tuple[Partition, PartitionProduceResponse]
 """A partition whose answer waits until its log is on disk."""
@@ -82,6 +85,9 @@ def _append_topic(
     response = TopicProduceResponse(name=data.name, topic_id=data.topic_id)
     try:
         name = ctx.partitions.topic_name(data.topic_id) if ctx.api_version >= TOPIC_IDS_FROM else data.name
+        if name in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
+            # What coordinators keep there is theirs alone to write.
+            raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
     except KafkaError as error:
         response.partition_responses = [_failed(partition.index, error) for partition in data.partition_data]
         return response
