@@ -122,3 +122,17 @@ def test_a_marker_counts_as_bytes_for_readers_of_everything(
     assert not waiting.is_answered
     partition.write_marker(1, 0, True, 0)
     assert waiting.is_answered
+
+
+def test_the_leader_epoch_never_falls_behind_the_log(tmp_path: Path) -> None:
+    node = Node(tmp_path / "elsewhere")
+    cluster = node.open()
+    cluster.create_topic("orders", 1)
+    partition = cluster.partitions.get("orders", 0)
+    assert partition.leader_epoch == 0
+    partition.log.append(memoryview(batch(b"from a cluster with many elections")), leader_epoch=7)
+    partition = node.reopen().partitions.get("orders", 0)
+    assert partition.leader_epoch == 7
+    partition.append(memoryview(batch(b"ours")))
+    assert partition.log.epoch_end_offset(7) == (7, 2)
+    node.kill()

@@ -24,7 +24,9 @@ class Partition:
         self.topic_id = topic_id
         self.index = index
         self.log = log
-        self.leader_epoch = 0
+        # Of a directory that Kafka used before, clients may have seen later epochs than the first, and take
+        # any older one for stale.
+        self.leader_epoch = log.latest_epoch or 0
         self.parked: set[ParkedFetch] = set()
         self.on_marker: Callable[[int, int, bool], object] | None = None
         """Told of each transaction that ends here: producer id, epoch, whether it committed."""
