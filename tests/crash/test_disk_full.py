@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millrace.testing import Broker, BrokerProcess
@@ -90,6 +90,17 @@ def test_a_topic_that_cannot_be_written_down_is_refused(broker: Broker) -> None:
     assert "No space left" in str(refusal.value)
     broker.disk.free()
     create(broker.bootstrap, "another")
+
+
+def test_records_can_be_deleted_on_a_full_disk(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    send(broker.bootstrap, TOPIC, 10)
+    broker.disk.fill()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    asked = TopicPartition(TOPIC, 0, 7)
+    assert admin.delete_records([asked])[asked].result(20).low_watermark == 7
+    assert "cannot write down which records were deleted" in caplog.text
+    broker.disk.free()
+    assert watermarks(broker.bootstrap, TOPIC, 1) == {0: (7, 10)}
 
 
 def test_a_failing_write_is_an_error_to_its_producer_alone(broker: Broker) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 TOPIC = "healthy"
@@ -25,11 +26,14 @@ class HealthyClient:
         self._acknowledged: list[int] = []
         self._stopping = threading.Event()
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(PATIENCE_SECONDS)
+        with contextlib.suppress(KafkaException):
+            # It may be there from the last time.
+            admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(PATIENCE_SECONDS)
         settings = {"bootstrap.servers": bootstrap, "error_cb": self._in_trouble, "log_level": 0}
         self._producer = Producer({**settings, "acks": "all", "linger.ms": 0})
         self._consumer = Consumer({**settings, "group.id": "none", "fetch.wait.max.ms": 100})
-        self._consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        _, end = self._consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), PATIENCE_SECONDS)
+        self._consumer.assign([TopicPartition(TOPIC, 0, end)])
         self._thread = threading.Thread(target=self._work, daemon=True)
 
     def __enter__(self) -> Self:

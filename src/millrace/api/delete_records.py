@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from millrace.api.context import Context
 from millrace.cluster.metadata import INTERNAL_TOPICS
 from millrace.errors import Error, KafkaError
@@ -13,6 +15,8 @@ from millrace.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+
+logger = logging.getLogger(__name__)
 
 _HIGH_WATERMARK = -1
 
@@ -27,7 +31,11 @@ def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse
         ]
     )
     # Written down now, or a killed broker would bring back what its user was told is deleted.
-    ctx.partitions.checkpoint()
+    try:
+        ctx.partitions.checkpoint()
+    except OSError as failure:
+        # A full disk, perhaps, which this may be meant to mend: it holds, and is written down later.
+        logger.error("cannot write down which records were deleted: %s", failure)
     return response
 
 

@@ -15,6 +15,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from io import FileIO
+from time import monotonic
 from typing import Protocol, TypeAlias
 
 from millrace.net.buffers import FrameBuffers
@@ -26,8 +27,9 @@ SIZE = struct.Struct(">i")
 # Sendfile calls per turn of the loop: one hungry consumer must not starve the others.
 SENDFILE_CALLS_PER_TURN = 4
 BUFFERS_PER_SEND = 64
-# Pieces of replies that gather before they are sent and others get their turn, however many requests wait.
+# However many requests of a client wait, others get their turn after so many pieces of replies, or so long.
 PIECES_PER_TURN = 16
+SECONDS_PER_TURN = 0.002
 # What is read at once while memory is short: enough for any request but those with records.
 SCARCE_READ_BYTES = 16 * 1024
 # Whoever sends a large frame more slowly than this is not let to hold memory that others wait for.
@@ -192,10 +194,12 @@ class Connection:
     def _take_frames(self, data: memoryview) -> None:
         """Handle every whole frame in `data` and keep the rest for later."""
         position, end = 0, len(data)
+        turn_ends = monotonic() + SECONDS_PER_TURN
         while end - position >= 4:
-            if len(self._outgoing) >= PIECES_PER_TURN and self._pending is None:
-                self._end_turn()
             if self._pending is not None:
+                break
+            if len(self._outgoing) >= PIECES_PER_TURN or (position and monotonic() > turn_ends):
+                self._end_turn()
                 break
             (size,) = SIZE.unpack_from(data, position)
             if not MIN_FRAME_BYTES <= size <= self._max_frame_bytes:

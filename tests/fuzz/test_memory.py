@@ -1,0 +1,115 @@
+"""Clients that make a whole broker hold memory for them: it stays bounded, and the others are served."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from millrace.testing import BrokerProcess
+from millrace.wire.frames import encode_request
+from millrace.wire.messages.api_versions import ApiVersionsRequest
+from millrace.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from millrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from millrace.wire.messages.metadata import MetadataRequest
+
+from .healthy import HealthyClient
+from .raw import CLIENT_ID, Closed, RawClient
+
+CLIENTS = 60
+BYTES_IN_FLIGHT = 32 << 20
+# Beside the requests themselves: answers under way, and what the allocator keeps.
+MAX_GROWTH_BYTES = BYTES_IN_FLIGHT + (64 << 20)
+PATIENCE_SECONDS = 30
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerProcess]:
+    properties = {"queued.max.request.bytes": str(BYTES_IN_FLIGHT), "broker.id": "1"}
+    with BrokerProcess(properties) as broker, RawClient(broker.bootstrap) as client:
+        topic = CreatableTopic(name="wide", num_partitions=1000, replication_factor=1)
+        client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
+        yield broker
+
+
+def push(client: RawClient, data: bytes) -> None:
+    """Send until the broker takes no more for the moment, or has had enough."""
+    client.socket.settimeout(0.05)
+    with contextlib.suppress(TimeoutError, Closed):
+        client.send(data)
+
+
+def claims_large_frames(client: RawClient) -> None:
+    push(client, struct.pack(">i", 100 << 20) + bytes(3 << 20))
+
+
+def never_reads(client: RawClient) -> None:
+    push(client, encode_request(MetadataRequest(topics=None), 9, 1, CLIENT_ID) * 5000)
+
+
+def pipelines_behind_a_long_poll(client: RawClient) -> None:
+    partition = FetchPartition(partition=0, partition_max_bytes=1000)
+    poll = FetchRequest(
+        max_wait_ms=2**31 - 1, min_bytes=1, topics=[FetchTopic(topic="wide", partitions=[partition])]
+    )
+    push(client, encode_request(poll, 11, 1, CLIENT_ID) + bytes(1 << 20))
+
+
+def stops_in_a_header(client: RawClient) -> None:
+    push(client, encode_request(ApiVersionsRequest(), 0, 1, CLIENT_ID)[:7])
+
+
+@pytest.mark.parametrize(
+    "misbehaves", [claims_large_frames, never_reads, pipelines_behind_a_long_poll, stops_in_a_header]
+)
+def test_memory_stays_bounded_and_others_are_served(
+    broker: BrokerProcess, misbehaves: Callable[[RawClient], None]
+) -> None:
+    process = psutil.Process(broker.pid)
+    clients: list[RawClient] = []
+    with HealthyClient(broker.bootstrap) as healthy:
+        resident = process.memory_info().rss
+        try:
+            for _ in range(CLIENTS):
+                clients.append(RawClient(broker.bootstrap, receive_buffer_bytes=4096))
+                misbehaves(clients[-1])
+            growth = process.memory_info().rss - resident
+            before = healthy.rounds
+            until(lambda: healthy.rounds > before + 5)
+        finally:
+            for client in clients:
+                client.socket.close()
+    assert growth < MAX_GROWTH_BYTES, f"{growth >> 20} MiB"
+    assert "Traceback" not in broker.log_file.read_text()
+
+
+def test_a_large_request_waits_for_memory_and_gets_it(broker: BrokerProcess) -> None:
+    stalled = [RawClient(broker.bootstrap) for _ in range(BYTES_IN_FLIGHT >> 20)]
+    for client in stalled:
+        push(client, struct.pack(">i", 8 << 20) + bytes(500_000))
+    body = struct.pack(">hhih", 999, 0, 1, -1) + bytes(24 << 20)
+    frame = memoryview(struct.pack(">i", len(body)) + body)
+    with RawClient(broker.bootstrap) as large:
+        large.socket.settimeout(0.2)
+        with contextlib.suppress(TimeoutError):
+            while frame:
+                frame = frame[large.socket.send(frame) :]
+        assert frame, "there was no memory for it, and yet it was read"
+        for client in stalled:
+            client.hang_up()
+        large.socket.settimeout(PATIENCE_SECONDS)
+        large.socket.sendall(frame)
+        # No such API: it was read whole, and refused.
+        assert large.drain() == b""
+    assert "unsupported request: API 999" in broker.log_file.read_text()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
