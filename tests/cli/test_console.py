@@ -108,7 +108,7 @@ def test_topics_are_picked_by_pattern(run: Run, topic: str) -> None:
     for name in ("one", "two", "other"):
         run("console-producer", "--topic", f"{topic}-{name}", input=f"{name}\n")
     result = run(
-        "console-consumer", "--include", f"{topic}-(one|two)", "--from-beginning", "--timeout-ms", 300
+        "console-consumer", "--include", f"{topic}-(one|two)", "--from-beginning", "--timeout-ms", 2000
     )
     assert sorted(result.stdout.split()) == ["one", "two"]
 

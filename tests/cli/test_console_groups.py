@@ -18,7 +18,7 @@ def test_a_group_goes_on_where_it_left_off(run: Run, topic: str) -> None:
     run("console-producer", "--topic", topic, input="1\n2\n3\n4\n")
     group = ("--group", f"group-of-{topic}")
     assert read(run, topic, *group, "--max-messages", 3) == ["1", "2", "3"]
-    assert read(run, topic, *group, "--timeout-ms", 200) == ["4"]
+    assert read(run, topic, *group, "--timeout-ms", 1000) == ["4"]
     assert read(run, topic, *group, "--timeout-ms", 200) == []
 
 
@@ -59,8 +59,8 @@ def test_aborted_transactions_are_hidden_on_demand(run: Run, broker: Broker, top
         producer.produce(topic, text)
         producer.flush()
         producer.commit_transaction() if is_wanted else producer.abort_transaction()
-    assert read(run, topic, "--timeout-ms", 300) == ["first", "second", "third"]
+    assert read(run, topic, "--timeout-ms", 1000) == ["first", "second", "third"]
     committed = ("--isolation-level", "read_committed")
-    assert read(run, topic, *committed, "--timeout-ms", 300) == ["first", "third"]
+    assert read(run, topic, *committed, "--timeout-ms", 1000) == ["first", "third"]
     place = ("--partition", 0, "--max-messages", 2)
     assert read(run, topic, *committed, *place) == ["first", "third"]

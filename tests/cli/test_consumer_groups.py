@@ -79,6 +79,19 @@ def test_the_columns_have_the_widths_of_kafkas_tool(run: Run, produced: str, res
     assert first.index("-") == rested.index("-")
 
 
+def test_people_get_a_table_as_wide_as_its_contents(
+    run: Run, produced: str, rested: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    for table in ("consumer_groups", "transactions"):
+        monkeypatch.setattr(f"millrace.cli.{table}.table.is_for_people", lambda: True)
+    header, *lines = run("consumer-groups", "--describe", "--group", rested).stdout.strip().splitlines()
+    assert header.split()[:3] == ["GROUP", "TOPIC", "PARTITION"]
+    assert len(lines) == 2
+    assert len(header) < 15 * len(header.split())
+    assert run("transactions", "list").stdout.startswith("TransactionalId")
+
+
 def test_members_are_told_with_what_they_own(run: Run, broker: Broker, produced: str, group: str) -> None:
     with members(broker.bootstrap, group, [produced], partitions=2, count=2):
         asked = ("consumer-groups", "--describe", "--group", group)

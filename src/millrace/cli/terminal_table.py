@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 
 def is_for_people() -> bool:
@@ -17,12 +18,16 @@ def print_terminal_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) 
     content = [list(row) for row in rows]
     table = Table(box=None, header_style="bold", pad_edge=False)
     for number, header in enumerate(headers):
-        is_numeric = bool(content) and all(_is_number(row[number]) for row in content)
-        table.add_column(header, justify="right" if is_numeric else "left", overflow="fold")
+        justify: Literal["left", "right"] = (
+            "right" if _are_numbers(row[number] for row in content) else "left"
+        )
+        table.add_column(header, justify=justify, overflow="fold")
     for row in content:
         table.add_row(*row)
     Console(highlight=False, markup=False).print(table)
 
 
-def _is_number(text: str) -> bool:
-    return text in ("", "-") or text.removeprefix("-").isdecimal()
+def _are_numbers(cells: Iterable[str]) -> bool:
+    """Whether a column holds numbers, and dashes where one is missing."""
+    present = [cell for cell in cells if cell not in ("", "-")]
+    return bool(present) and all(cell.removeprefix("-").isdecimal() for cell in present)
