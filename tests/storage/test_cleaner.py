@@ -339,6 +339,25 @@ class TestFailures:
         assert not log.directory.exists()
         assert data.cleaner.dirtiest() is None
 
+    async def test_a_topic_created_anew_during_a_pass_gets_nothing_of_the_old_one(
+        self, data: DataDirectory
+    ) -> None:
+        old = data.log()
+        data.dirty(old)
+
+        def create_anew() -> None:
+            if old in data.logs:
+                data.logs.remove(old)
+                old.delete()()
+                new = data.log()
+                data.append(new, (b"key", b"new"))
+
+        data.before_swap = create_anew
+        await data.clean()
+        (new,) = data.logs
+        assert values(new) == [(0, b"new")]
+        assert values(data.reopen(new, clean=False)) == [(0, b"new")]
+
     async def test_what_a_killed_pass_left_is_removed_by_the_next_start(self, data: DataDirectory) -> None:
         log = data.log()
         data.dirty(log)

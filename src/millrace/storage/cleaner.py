@@ -194,8 +194,10 @@ class Cleaner:
 
     async def _swap_in(self, log: Log, replacement: Replacement) -> None:
         directory, base_offset = log.directory, replacement.base_offset
+        self._check_still_there(log)
         await self._run_in_thread(partial(swap.stage, directory, base_offset, self._disk))
         try:
+            self._check_still_there(log)
             retired = log.replace_segments(replacement.replaces, base_offset)
             if retired is None:
                 raise LogChanged("segments were deleted meanwhile")
@@ -204,6 +206,11 @@ class Cleaner:
             raise
         await self._run_in_thread(partial(self._disk.fsync_directory, directory))
         self._remove_later(retired, log.config.file_delete_delay_ms)
+
+    def _check_still_there(self, log: Log) -> None:
+        # A topic that was deleted may be there again, under the same name and in the same directory.
+        if log not in self._logs():
+            raise LogChanged("its topic was deleted meanwhile")
 
     # What is clean
 
