@@ -36,7 +36,7 @@ class Upkeep:
         self._config = config
         self._clock = clock
         self._run_in_thread = run_in_thread
-        self._flushed_at: dict[Partition, float] = {}
+        self._dirty_since: dict[Partition, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -75,20 +75,25 @@ class Upkeep:
     async def flush_due(self) -> None:
         """Force to disk what has waited for longer than its topic's flush.ms."""
         now = self._clock.monotonic()
-        for partition in list(self._partitions):
-            if not partition.log.unflushed_messages:
-                self._flushed_at.pop(partition, None)
-                continue
-            since = self._flushed_at.setdefault(partition, now)
+        self._dirty_since = {
+            partition: self._dirty_since.get(partition, now)
+            for partition in self._partitions
+            if partition.log.unflushed_messages
+        }
+        for partition, since in list(self._dirty_since.items()):
             if (now - since) * 1000 >= partition.log.config.flush_ms:
                 await self._flush(partition)
-                self._flushed_at[partition] = self._clock.monotonic()
+                self._dirty_since[partition] = self._clock.monotonic()
 
     async def _flush(self, partition: Partition) -> None:
-        flush = partition.log.begin_flush()
-        if flush is not None:
-            await self._run_in_thread(flush.run)
-            flush.complete()
+        """Flush one partition; that it cannot be flushed is no reason to leave out the others."""
+        try:
+            flush = partition.log.begin_flush()
+            if flush is not None:
+                await self._run_in_thread(flush.run)
+                flush.complete()
+        except (OSError, KafkaError) as error:
+            logger.error("cannot flush %s-%d: %s; it is tried again", partition.topic, partition.index, error)
 
     def _checkpoint_seconds(self) -> float:
         return self._config.log_flush_offset_checkpoint_interval_ms / 1000

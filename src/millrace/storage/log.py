@@ -484,6 +484,8 @@ class Log:
         doomed = doomed_path(self.directory)
         with self._storing("delete"):
             self._disk.rename(self.directory, doomed)
+        # Nothing is left to flush: by now the directory may be that of a new topic of the same name.
+        self.recovery_point = self.log_end_offset
         return lambda: shutil.rmtree(doomed, ignore_errors=True)
 
 

@@ -1,0 +1,103 @@
+"""What a broker does on the side, when something stands in its way."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from millrace.clock import Clock
+from millrace.cluster.local import LocalCluster
+from millrace.replication.partition import Partition
+from millrace.replication.upkeep import Upkeep
+from millrace.testing import FaultyDisk, ManualClock
+
+from ..node import Node
+from ..records import batch
+
+FLUSH_MS = 1000
+
+
+class Machine:
+    """A broker's topics and their upkeep, without its network."""
+
+    def __init__(self, directory: Path) -> None:
+        self.disk = FaultyDisk()
+        self.clock = ManualClock(Clock().now_ms())
+        self.node = Node(directory, disk=self.disk, clock=self.clock)
+        self.cluster: LocalCluster = self.node.open()
+        self.in_thread: Callable[[], None] = lambda: None
+        self.upkeep = Upkeep(
+            self.cluster.partitions, self.cluster.config, clock=self.clock, run_in_thread=self._run
+        )
+
+    def _run(self, work: Callable[[], object]) -> asyncio.Future[object]:
+        done = asyncio.get_running_loop().create_future()
+        self.in_thread()
+        try:
+            done.set_result(work())
+        except OSError as error:
+            done.set_exception(error)
+        return done
+
+    def dirty(self, topic: str) -> Partition:
+        if topic not in self.cluster.topics:
+            self.cluster.create_topic(topic, 1)
+        partition = self.cluster.partitions.get(topic, 0)
+        partition.append(memoryview(batch(b"v" * 5000)))
+        return partition
+
+    async def flush_when_due(self) -> None:
+        await self.upkeep.flush_due()
+        self.clock.advance(FLUSH_MS)
+        await self.upkeep.flush_due()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "data")
+
+
+async def test_what_is_dirty_for_long_enough_is_flushed(machine: Machine) -> None:
+    partition = machine.dirty("orders")
+    await machine.upkeep.flush_due()
+    machine.clock.advance(FLUSH_MS - 1)
+    await machine.upkeep.flush_due()
+    assert partition.log.unflushed_messages == 1
+    machine.clock.advance(1)
+    await machine.upkeep.flush_due()
+    assert partition.log.unflushed_messages == 0
+
+
+async def test_a_partition_that_cannot_be_flushed_does_not_keep_others_from_it(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, sound = machine.dirty("broken"), machine.dirty("sound")
+    machine.disk.fail_next_fsync()
+    await machine.flush_when_due()
+    assert broken.log.unflushed_messages == 1
+    assert sound.log.unflushed_messages == 0
+    assert "cannot flush broken-0" in caplog.text
+    await machine.flush_when_due()
+    assert broken.log.unflushed_messages == 0
+
+
+async def test_a_topic_deleted_meanwhile_is_not_flushed_into_its_successor(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    machine.dirty("first")
+    for _ in range(3):
+        machine.dirty("second")
+
+    def create_anew() -> None:
+        machine.in_thread = lambda: None
+        machine.cluster.delete_topic(machine.cluster.topics["second"])
+        machine.cluster.create_topic("second", 1)
+
+    machine.in_thread = create_anew
+    await machine.flush_when_due()
+    assert not caplog.records
+    index = machine.node.directories[0] / "second-0" / f"{0:020d}.index"
+    assert index.stat().st_size == 0
