@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from millrace.cli.client import Connection
 from millrace.testing import Broker
+from millrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from millrace.wire.messages.describe_groups import DescribeGroupsRequest
+from millrace.wire.messages.find_coordinator import FindCoordinatorRequest
+from millrace.wire.messages.offset_fetch import OffsetFetchRequest
 
 from .conftest import Run
 from .members import commit, members
@@ -145,6 +150,24 @@ def test_a_group_that_does_not_exist_is_an_error_between_the_others(
     result = run(*asked, fails=True)
     assert result.stdout.startswith("\nError: Consumer group 'nobody' does not exist.\n")
     assert produced in result.stdout
+
+
+def test_older_brokers_are_asked_for_one_group_at_a_time(
+    run: Run, produced: str, rested: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = run("consumer-groups", "--describe", "--group", rested).stdout
+    negotiate = Connection._negotiate
+
+    def as_before_3_0(connection: Connection) -> dict[int, tuple[int, int]]:
+        versions = negotiate(connection)
+        del versions[ConsumerGroupDescribeRequest.api_key]
+        older = {FindCoordinatorRequest: (0, 3), OffsetFetchRequest: (1, 7), DescribeGroupsRequest: (0, 5)}
+        return versions | {request.api_key: offered for request, offered in older.items()}
+
+    monkeypatch.setattr(Connection, "_negotiate", as_before_3_0)
+    assert run("consumer-groups", "--describe", "--group", rested).stdout == told
+    missing = run("consumer-groups", "--describe", "--group", "nobody", fails=True)
+    assert missing.stdout == "\nError: Consumer group 'nobody' does not exist.\n"
 
 
 def test_offsets_of_a_topic_that_is_gone_are_still_told(run: Run, produced: str, rested: str) -> None:

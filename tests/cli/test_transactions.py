@@ -91,6 +91,19 @@ def test_a_transaction_that_is_coordinated_does_not_hang(run: Run, writer: Write
         assert rows(run(*asked).stdout) == []
 
 
+def test_a_transaction_that_nobody_coordinates_hangs(
+    run: Run, writer: Writer, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millrace.cli.transactions.hanging.list_transactions", lambda *_: [])
+    time.sleep(0.002)
+    (row,) = rows(
+        run("transactions", "find-hanging", "--topic", topic, "--max-transaction-timeout", 0).stdout
+    )
+    assert row[:2] == [topic, "1"]
+    assert row[5] == "0"
+    assert row[7] == "0"
+
+
 def test_a_transaction_is_aborted_in_one_partition(run: Run, writer: Writer, topic: str) -> None:
     place = ("--topic", topic, "--partition", 1)
     missing = run("transactions", "abort", *place, "--start-offset", 5, fails=True)
