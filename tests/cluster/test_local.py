@@ -1,7 +1,9 @@
 """A lone broker's metadata: creating, changing and deleting topics, and finding all of it again."""
 
+import errno
 import json
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
@@ -157,6 +159,55 @@ def test_a_name_can_be_used_again_under_a_new_id(cluster: LocalCluster) -> None:
     first = cluster.create_topic("orders", 1)
     cluster.delete_topic(first)
     assert cluster.create_topic("orders", 1).topic_id != first.topic_id
+
+
+def test_a_topic_whose_log_cannot_be_opened_can_be_deleted_and_leaves_nothing(node: Node) -> None:
+    node.open().create_topic("orders", 1)
+    directory = node.directories[0] / "orders-0"
+    log = directory / f"{0:020d}.log"
+    log.unlink()
+    log.mkdir()
+    (log / "in the way").touch()
+    cluster = node.reopen()
+    assert cluster.partitions.offline_reason("orders", 0)
+    cluster.delete_topic(cluster.topics["orders"])
+    assert not directory.exists()
+    new = cluster.create_topic("orders", 1)
+    assert cluster.partitions.get("orders", 0).topic_id == new.topic_id
+
+
+def test_a_directory_that_is_gone_already_does_not_keep_its_topic(node: Node) -> None:
+    cluster = node.open()
+    topic = cluster.create_topic("orders", 2)
+    shutil.rmtree(node.directories[0] / "orders-0")
+    cluster.delete_topic(topic)
+    assert not node.reopen().topics
+    assert not list(node.directories[0].glob("orders-*"))
+
+
+def test_a_topic_gets_nothing_of_a_deleted_one_whose_directory_could_not_be_removed(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = node.open()
+    old = cluster.create_topic("orders", 2)
+    for index in range(2):
+        cluster.partitions.get("orders", index).append(memoryview(batch(b"old")))
+    rename = node.disk.rename
+
+    def fail_once(source: Path, target: Path) -> None:
+        if source.name == "orders-0":
+            monkeypatch.undo()
+            raise PermissionError(errno.EACCES, "Permission denied")
+        rename(source, target)
+
+    monkeypatch.setattr(type(node.disk), "rename", lambda _, source, target: fail_once(source, target))
+    with refused(Error.KAFKA_STORAGE_ERROR):
+        cluster.delete_topic(old)
+    assert not cluster.topics
+    assert not (node.directories[0] / "orders-1").exists()
+    cluster.create_topic("orders", 1)
+    assert cluster.partitions.get("orders", 0).high_watermark == 0
+    assert node.reopen().partitions.get("orders", 0).high_watermark == 0
 
 
 def test_deleting_can_be_switched_off(node: Node) -> None:

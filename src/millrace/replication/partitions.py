@@ -13,7 +13,7 @@ from millrace.disk import Disk
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
 from millrace.storage.log import PRODUCER_ID_EXPIRATION_MS, Log
-from millrace.storage.log_dir import LogDir
+from millrace.storage.log_dir import LogDir, doomed_path
 
 logger = logging.getLogger(__name__)
 
@@ -98,8 +98,7 @@ class Partitions:
         home = self._homes[key] = known_home or self._emptiest_dir()
         try:
             if known_home is None:
-                # A full disk may have kept the checkpoints of a deleted topic of this name.
-                home.forget({key})
+                self._clear(home, topic, index)
             log = self._open(home, topic, index, config)
             home.write_partition_metadata(topic, index, topic_id)
         except (OSError, KafkaError) as error:
@@ -110,6 +109,15 @@ class Partitions:
         partition = Partition(topic, topic_id, index, log)
         self._by_topic.setdefault(topic, {})[index] = partition
         return partition
+
+    def _clear(self, home: LogDir, topic: str, index: int) -> None:
+        """Drop what failing disks may have kept of a deleted topic of this name."""
+        home.forget({(topic, index)})
+        directory = home.partition_path(topic, index)
+        if directory.exists():
+            doomed = doomed_path(directory)
+            self._disk.rename(directory, doomed)
+            self._run_later(partial(shutil.rmtree, doomed, ignore_errors=True))
 
     def _emptiest_dir(self) -> LogDir:
         if len(self.log_dirs) == 1:
@@ -130,19 +138,37 @@ class Partitions:
         )
 
     def delete(self, topic: str) -> None:
-        """Forget the topic at once; its files go in the background."""
+        """Forget the topic at once; its files go in the background.
+
+        Raises KafkaError if a directory can be neither renamed nor, therefore, removed; the others are.
+        """
         hosted = self._by_topic.pop(topic, {})
+        offline = [index for name, index in self._offline if name == topic]
+        self._names = {topic_id: name for topic_id, name in self._names.items() if name != topic}
         for log_dir in self.log_dirs:
             self._forget_checkpoints(
                 log_dir, {(topic, index) for index in hosted if self._homes[topic, index] is log_dir}
             )
+        failures: list[KafkaError] = []
         for partition in hosted.values():
-            self._names.pop(partition.topic_id, None)
             del self._homes[topic, partition.index]
-            self._run_later(partition.log.delete())
+            try:
+                self._run_later(partition.log.delete())
+            except KafkaError as failure:
+                failures.append(failure)
             partition.wake()
-        for key in [key for key in self._offline if key[0] == topic]:
-            del self._offline[key]
+        for index in offline:
+            del self._offline[topic, index]
+            self._delete_offline(self._homes.pop((topic, index)), topic, index)
+        if failures:
+            raise failures[0]
+
+    def _delete_offline(self, home: LogDir, topic: str, index: int) -> None:
+        try:
+            self._clear(home, topic, index)
+        except OSError as error:
+            # What kept it from being opened may be this very trouble.
+            logger.warning("%s: cannot remove %s-%d: %s", home.path, topic, index, error)
 
     def _forget_checkpoints(self, log_dir: LogDir, partitions: set[tuple[str, int]]) -> None:
         try:

@@ -5,7 +5,7 @@ import random
 import shutil
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -481,11 +481,11 @@ class Log:
     def delete(self) -> Callable[[], None]:
         """Take the log out of the way by renaming its directory; returns the slow rest, for a thread."""
         self.abandon()
-        doomed = doomed_path(self.directory)
-        with self._storing("delete"):
-            self._disk.rename(self.directory, doomed)
-        # Nothing is left to flush: by now the directory may be that of a new topic of the same name.
+        # Nothing is left to flush: soon the directory may be that of a new topic of the same name.
         self.recovery_point = self.log_end_offset
+        doomed = doomed_path(self.directory)
+        with self._storing("delete"), suppress(FileNotFoundError):
+            self._disk.rename(self.directory, doomed)
         return lambda: shutil.rmtree(doomed, ignore_errors=True)
 
 
