@@ -1,8 +1,11 @@
 """DeleteRecords: moves a log's start."""
 
+import errno
+
 import pytest
 
 from millrace.api.context import Context
+from millrace.disk import Disk
 from millrace.errors import Error
 from millrace.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -74,3 +77,16 @@ def test_internal_and_unknown_topics_are_refused(call: Call, ctx: Context) -> No
     ):
         (partition,) = call(before(0, topic)).topics[0].partitions
         assert (partition.error_code, partition.low_watermark) == (error, -1)
+
+
+def test_a_full_disk_does_not_keep_records_from_being_deleted(
+    call: Call, ctx: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(ctx)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Disk, "write", refuse)
+    (partition,) = call(before(6)).topics[0].partitions
+    assert (partition.low_watermark, partition.error_code) == (6, Error.NONE)

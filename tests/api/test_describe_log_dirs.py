@@ -1,6 +1,9 @@
 """DescribeLogDirs: sizes of partitions and disks."""
 
+import shutil
+
 from millrace.api.context import Context
+from millrace.errors import Error
 from millrace.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
 from ..records import batch
@@ -26,3 +29,9 @@ def test_single_partitions_can_be_asked_for(call: Call, ctx: Context) -> None:
     (directory,) = call(request).results
     (topic,) = directory.topics
     assert [(topic.name, partition.partition_index) for partition in topic.partitions] == [("orders", 1)]
+
+
+def test_a_directory_that_is_gone_is_an_error_of_its_own(call: Call, ctx: Context) -> None:
+    shutil.rmtree(ctx.partitions.log_dirs[0].path)
+    (directory,) = call(DescribeLogDirsRequest(topics=None), 1).results
+    assert directory.error_code == Error.KAFKA_STORAGE_ERROR

@@ -18,6 +18,8 @@ from millrace.wire.messages.delete_records import (
 
 logger = logging.getLogger(__name__)
 
+logger = logging.getLogger(__name__)
+
 _HIGH_WATERMARK = -1
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 from millrace.api.context import Context
+from millrace.errors import Error
 from millrace.storage.log_dir import LogDir
 from millrace.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -13,6 +15,8 @@ from millrace.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+
+logger = logging.getLogger(__name__)
 
 
 def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
@@ -25,7 +29,12 @@ def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResp
 
 
 def _describe(ctx: Context, log_dir: LogDir, asked: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
-    file_system = os.statvfs(log_dir.path)
+    path = str(log_dir.path.absolute())
+    try:
+        file_system = os.statvfs(log_dir.path)
+    except OSError as error:
+        logger.error("cannot look at %s: %s", path, error)
+        return DescribeLogDirsResult(log_dir=path, error_code=Error.KAFKA_STORAGE_ERROR)
     topics: dict[str, DescribeLogDirsTopic] = {}
     for partition in ctx.partitions.in_dir(log_dir):
         if asked is None or (partition.topic, partition.index) in asked:
@@ -36,7 +45,7 @@ def _describe(ctx: Context, log_dir: LogDir, asked: set[tuple[str, int]] | None)
                 )
             )
     return DescribeLogDirsResult(
-        log_dir=str(log_dir.path.absolute()),
+        log_dir=path,
         topics=list(topics.values()),
         total_bytes=file_system.f_frsize * file_system.f_blocks,
         usable_bytes=file_system.f_frsize * file_system.f_bavail,
