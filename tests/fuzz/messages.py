@@ -9,9 +9,19 @@ from typing import Any
 from millrace.api import HANDLERS
 from millrace.api.dispatch import Handler
 from millrace.wire.compression import Codec
-from millrace.wire.messages.produce import ProduceRequest
-from millrace.wire.records import Record, build_batch
-from millrace.wire.schema import Array, Bytes, Fixed, Nested, RecordsType, Request, String, Struct, Type
+from millrace.wire.records import CONTROL_BIT, TRANSACTIONAL_BIT, Record, build_batch
+from millrace.wire.schema import (
+    Array,
+    Bytes,
+    Field,
+    Fixed,
+    Nested,
+    RecordsType,
+    Request,
+    String,
+    Struct,
+    Type,
+)
 
 TOPICS = ("fuzzed-0", "fuzzed-1", "fuzzed.2", "fuzzed_2", "", "..", "a" * 249, "a" * 250, "no/such", "\0")
 WORDS = (
@@ -25,6 +35,31 @@ SMALL = (0, 0, 0, 1, 1, 2, 3, 4, 8, 16, 32, -1, -1, -2, -3, -4, -5, -6)
 TIMESTAMPS = (-1, 0, 1_700_000_000_000, 2**62)
 ABSURD_NUMBERS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\0\xff\xff\xff")
 LONGEST_ARRAY = 4
+
+# Where only few values lead anywhere, most requests have one of them.
+MEANINGFUL: dict[str, tuple[object, ...]] = {
+    "acks": (-1, 1, 1, 0, 7),
+    "api_key": (0,),
+    "committed_leader_epoch": (-1, 0),
+    "group_id": ("group-0", "group-1", ""),
+    "generation_id": (-1, 0, 1),
+    "key": ("group-0", "transactional-0"),
+    "key_type": (0, 1, 2),
+    "max_wait_ms": (0, 1, 10, -5),
+    "member_epoch": (0, 1, -1, -2),
+    "member_id": ("", "member-0", "A" * 22),
+    "producer_epoch": (0, 1, -1),
+    "producer_id": (0, 1, 2, -1),
+    "protocol_type": ("consumer",),
+    "rebalance_timeout_ms": (10, 50, -1),
+    "replication_factor": (1, -1),
+    "session_timeout_ms": (10, 50),
+    "timeout_ms": (1000, 0),
+    "transaction_timeout_ms": (1000, 60_000),
+    "transactional_id": ("transactional-0", "transactional-1"),
+}
+# Never anything else: it would wait for longer than a test can.
+ONLY = ("max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms")
 
 
 class MessageMaker:
@@ -41,22 +76,21 @@ class MessageMaker:
         return self.request_of(handler, version), version
 
     def request_of(self, handler: Handler, version: int) -> Any:
-        request = self._struct(handler.request, version)
-        if isinstance(request, ProduceRequest):
-            request.transactional_id = None
-            request.acks = self._chance.choice((-1, 1, 1, 0, 7))
-        if hasattr(request, "max_wait_ms"):
-            request.max_wait_ms = self._chance.choice((0, 1, 10, -5))
-        return request
+        return self._struct(handler.request, version)
 
     def _struct(self, struct_class: type[Struct], version: int) -> Any:
         made = struct_class()
         for name, field in struct_class.wire_fields.items():
             if version in field.versions:
-                nullable = version in field.nullable
-                null = nullable and self._chance.random() < 0.2
-                setattr(made, name, None if null else self._value(field.type, version))
+                setattr(made, name, self._field(name, field, version))
         return made
+
+    def _field(self, name: str, field: Field, version: int) -> Any:
+        if version in field.nullable and self._chance.random() < 0.2:
+            return None
+        if name in MEANINGFUL and (name in ONLY or self._chance.random() < 0.8):
+            return self._chance.choice(MEANINGFUL[name])
+        return self._value(field.type, version)
 
     def _value(self, kind: Type, version: int) -> Any:
         chance = self._chance
@@ -111,6 +145,7 @@ class MessageMaker:
             producer_id=producer,
             producer_epoch=chance.choice((-1, 0, 1)),
             base_sequence=chance.choice((-1, 0, 1, 2**31 - 1)),
+            attributes=chance.choice((0, 0, TRANSACTIONAL_BIT, CONTROL_BIT)),
         )
         return damaged(batch, chance) if chance.random() < 0.3 else batch
 

@@ -39,7 +39,13 @@ BUGS = re.compile(r"a bug:|Traceback|Unhandled|Exception in callback|never retri
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[BrokerProcess]:
-    properties = {"broker.id": "1", "socket.request.max.bytes": str(8 << 20)}
+    properties = {
+        "broker.id": "1",
+        "socket.request.max.bytes": str(8 << 20),
+        # Whoever waits for a group waits briefly.
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1",
+    }
     with BrokerProcess(properties) as broker:
         yield broker
 

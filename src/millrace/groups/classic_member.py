@@ -19,7 +19,8 @@ Offers = tuple[tuple[str, bytes], ...]
 
 
 def offers_of(protocols: Iterable[JoinGroupRequestProtocol]) -> Offers:
-    return tuple((protocol.name, protocol.metadata) for protocol in protocols)
+    # A name that comes twice counts once: each member has one voice.
+    return tuple({protocol.name: protocol.metadata for protocol in protocols}.items())
 
 
 class Client(NamedTuple):
