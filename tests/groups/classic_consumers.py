@@ -32,14 +32,21 @@ def subscription(*indexes: int) -> bytes:
 class ClassicConsumer(Member):
     """A consumer of the classic protocol that rebalances cooperatively: it revokes, and joins again."""
 
-    def __init__(self, coordinator: Coordinator, *, instance: str | None = None) -> None:
-        super().__init__(coordinator, instance=instance, assignors=("cooperative-sticky",))
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        *,
+        instance: str | None = None,
+        assignor: str = "cooperative-sticky",
+    ) -> None:
+        super().__init__(coordinator, instance=instance)
+        self._assignor = assignor
         self.owned: set[int] = set()
         self.own()
 
     def own(self, *indexes: int) -> None:
         self.owned = set(indexes)
-        self.offers = [("cooperative-sticky", subscription(*indexes))]
+        self.offers = [(self._assignor, subscription(*indexes))]
 
     def follow(self) -> Error:
         """Heartbeat, and when told so rejoin until there is an assignment to take."""

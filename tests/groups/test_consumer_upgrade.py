@@ -271,6 +271,15 @@ def test_a_group_that_may_not_be_turned(
     assert classics[0].heartbeat() is Error.NONE
 
 
+def test_what_a_standard_assignor_adds_is_no_hindrance(coordinator: Coordinator) -> None:
+    classic = ClassicConsumer(coordinator)
+    coordinator.join_all(classic)
+    classic.sync({classic.member_id: assignment(0, 1, 2, 3, user_data=b"generation and owned partitions")})
+    new = Consumer(coordinator)
+    new.join()
+    go_on(coordinator, new, classic)
+
+
 def test_groups_of_other_types_and_assignors_stay_as_they_are(coordinator: Coordinator) -> None:
     worker = Member(coordinator, protocol_type="connect")
     coordinator.stabilize(worker)
@@ -279,7 +288,7 @@ def test_groups_of_other_types_and_assignors_stay_as_they_are(coordinator: Coord
     assert "does not use the consumer embedded protocol" in str(error.message)
     worker.leave()
 
-    member = ClassicConsumer(coordinator)
+    member = ClassicConsumer(coordinator, assignor="home-made")
     for content, text in (
         (b"not an assignment at all", "the embedded consumer protocol is malformed"),
         (assignment(0, user_data=b"mine"), "an unsupported custom assignor is in use"),

@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 UPGRADE_POLICIES = ("upgrade", "bidirectional")
 DOWNGRADE_POLICIES = ("downgrade", "bidirectional")
+STANDARD_ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+"""What they add to an assignment says nothing that its member needs: librdkafka's repeat a subscription's."""
 
 _VERSION = Layout(">h")
 # What clients of the future may send is read as the newest version there is now.
@@ -134,7 +136,7 @@ def _assigned(group: ClassicGroup, member: Member, topics: Topics) -> set[Partit
     if not member.assignment:
         return set()
     assignment = read_assignment(member.assignment)
-    if assignment.user_data:
+    if assignment.user_data and group.protocol not in STANDARD_ASSIGNORS:
         raise _cannot_upgrade(
             group,
             "an unsupported custom assignor is in use. Please refer to the documentation or switch to a "
