@@ -62,7 +62,7 @@ class Plan:
             # Now and then it dies while it still recovers from its last death.
             lives_seconds=tuple(
                 choose.choice((choose.uniform(0, 0.05), choose.uniform(0.1, 0.6), choose.uniform(0.1, 0.6)))
-                for _ in range(choose.randint(3, 6))
+                for _ in range(choose.randint(2, 4))
             ),
         )
 

@@ -245,15 +245,15 @@ def test_a_partition_that_cannot_be_opened_takes_only_itself_out_of_service(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.stop()
-    directory = broker.data_dir / f"{TOPIC}-0"
-    directory.rename(broker.data_dir / "elsewhere")
-    directory.write_text("a file where a directory should be")
+    checkpoint = broker.data_dir / f"{TOPIC}-0" / "leader-epoch-checkpoint"
+    checkpoint.unlink()
+    # Where permissions mean nothing, as to root, this still cannot be read.
+    checkpoint.mkdir()
     broker.start()
     assert f"the log of {TOPIC}-0" in caplog.text
     assert "the other partitions are served" in caplog.text
     holds(broker, RECORDS, "intact")
     broker.stop()
-    directory.unlink()
-    (broker.data_dir / "elsewhere").rename(directory)
+    checkpoint.rmdir()
     broker.start()
     goes_on(broker, RECORDS)
