@@ -134,6 +134,14 @@ def test_tags_that_lie_about_their_size_are_malformed(section: str) -> None:
         decode(Sampler, 1, body + bytes.fromhex(section))
 
 
+def test_a_request_of_nothing_but_tags_is_refused_without_reading_them() -> None:
+    body = encode(HeartbeatRequest(), 4)[:-1]
+    few, many = (body + uvarint(count) + b"\x09\x00" * count for count in (100, 200_000))
+    assert decode(HeartbeatRequest, 4, few) == (HeartbeatRequest(), len(few))
+    with pytest.raises(MalformedMessage, match="more than 100000"):
+        decode(HeartbeatRequest, 4, many)
+
+
 @pytest.mark.parametrize(
     ("version", "numbers"),
     [(0, "7fffffff"), (0, "00000004"), (1, "ffffffff07"), (1, "05"), (1, "ffffffffff01")],

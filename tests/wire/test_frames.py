@@ -46,6 +46,12 @@ def test_tags_in_a_request_header_are_skipped() -> None:
     assert read_request_header(header + b"body") == (RequestHeader(12, 4, 1, "c"), len(header))
 
 
+def test_a_header_of_nothing_but_tags_is_malformed() -> None:
+    header = struct.pack(">hhih", 12, 4, 1, -1) + b"\xff\xff\x7f" + b"\x09\x00" * 0x1FFFFF
+    with pytest.raises(MalformedMessage, match="tagged fields"):
+        read_request_header(header)
+
+
 def test_the_header_of_an_unknown_api_is_still_read() -> None:
     header = struct.pack(">hhih", 9999, 42, 1, -1)
     assert read_request_header(header + b"body") == (RequestHeader(9999, 42, 1, None), len(header))

@@ -20,9 +20,10 @@ from millrace.wire.schema import (
     Type,
 )
 from millrace.wire.source import Source, length_format
-from millrace.wire.varint import read_uvarint, skip_tags
+from millrace.wire.varint import read_uvarint
 
-# Objects are many times as large as the bytes they are made from; no real client comes near this.
+# Objects are many times as large as the bytes they are made from, and tags take a while to skip; no real
+# client comes near this.
 MAX_REQUEST_ELEMENTS = 100_000
 
 
@@ -48,7 +49,6 @@ class _Decoder(Source):
         self.refer("new", object.__new__)
         self.refer("unpack_from", unpack_from)
         self.refer("read_uvarint", read_uvarint)
-        self.refer("skip_tags", skip_tags)
         self.refer("LayoutError", LayoutError)
         self.refer("MalformedMessage", MalformedMessage)
 
@@ -167,10 +167,7 @@ class _Decoder(Source):
     def _array(self, element: Type, count: str, target: str) -> None:
         with self.block(f"if {count} * {self.least_size(element)} > limit - position:"):
             self.line(f'raise ValueError("{target.rpartition(".")[2]} has more elements than bytes remain")')
-        if self._is_request:
-            self.line(f"room -= {count}")
-            with self.block("if room < 0:"):
-                self.line(f'raise ValueError("more than {MAX_REQUEST_ELEMENTS} elements in its arrays")')
+        self._take_room(count)
         if isinstance(element, Fixed) and len(element.format) == 1:
             self.line(f'{target} = list(unpack_from(f">{{{count}}}{element.format}", buffer, position))')
             self.line(f"position += {count} * {element.size}")
@@ -186,16 +183,20 @@ class _Decoder(Source):
             self._flush()
             self.line(f"{elements}.append({decoded})")
 
+    def _take_room(self, count: str) -> None:
+        if self._is_request:
+            self.line(f"room -= {count}")
+            with self.block("if room < 0:"):
+                self.line(f'raise ValueError("more than {MAX_REQUEST_ELEMENTS} elements and tags")')
+
     def _tags(self, struct: str, tagged: list[tuple[str, Field]]) -> None:
         tags = self.variable("tags")
         self._fixed("B", tags)
         self._flush()
         with self.block(f"if {tags}:"):
-            if not tagged:
-                self.line("position = skip_tags(buffer, position - 1)")
-                return
             with self.block(f"if {tags} > 127:"):
                 self.line(f"{tags}, position = read_uvarint(buffer, position - 1)")
+            self._take_room(tags)
             with self.block(f"for _ in range({tags}):"):
                 self._tag(struct, tagged)
 

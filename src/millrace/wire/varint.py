@@ -3,6 +3,8 @@
 Buffer = bytes | bytearray | memoryview
 
 _MAX_BITS = 35
+# Of a header, which has none so far.
+_MAX_TAGS = 1000
 
 
 def uvarint(value: int) -> bytes:
@@ -36,6 +38,8 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 def skip_tags(buffer: Buffer, position: int) -> int:
     """The position after a section of tagged fields, none of which is wanted."""
     count, position = read_uvarint(buffer, position)
+    if count > _MAX_TAGS:
+        raise ValueError(f"{count} tagged fields")
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)
