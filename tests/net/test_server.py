@@ -6,6 +6,7 @@ import asyncio
 import errno
 import io
 import logging
+import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from millrace.net.buffers import POOLED_BYTES, SCRATCH_BYTES
-from millrace.net.connection import CloseConnection, Dispatch, Reply
+from millrace.net.connection import CloseConnection, Connection, Dispatch, Reply
 from millrace.net.deferred import Deferred
 from millrace.net.server import Server
 from millrace.storage.file_slice import FileSlice
@@ -297,3 +298,31 @@ async def test_running_out_of_files_pauses_accepting_and_serves_the_others(
         assert caplog.records[-1].levelno == logging.ERROR
         writer.close()
         late_writer.close()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("host", ["", "::"])
+async def test_every_interface_means_both_families_of_addresses(host: str) -> None:
+    clients: list[str] = []
+
+    def new_client(connection: Connection, client_host: str, index: int) -> Dispatch:
+        clients.append(client_host)
+        return echo
+
+    server = Server(
+        new_client,
+        loop=asyncio.get_running_loop(),
+        max_frame_bytes=MAX_FRAME,
+        max_bytes_in_flight=MAX_FRAME,
+        max_connections=10,
+        max_idle_seconds=60,
+    )
+    _, port = server.bind(host, 0)
+    server.start()
+    for address in ("127.0.0.1", "::1"):
+        reader, writer = await asyncio.open_connection(address, port)
+        writer.write(frame(b"over here"))
+        assert await read_frame(reader) == b"over here"
+        writer.close()
+    assert clients == ["127.0.0.1", "::1"]
+    server.stop()

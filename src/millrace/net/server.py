@@ -7,6 +7,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from typing import Any
 
 from millrace.net.buffers import FrameBuffers
 from millrace.net.connection import Connection, Dispatch
@@ -20,6 +21,7 @@ ACCEPT_PAUSE_SECONDS = 1.0
 SWEEP_SECONDS = 1.0
 # Once others wait for memory, a half-sent frame may be slow no longer than this.
 MAX_STALL_SECONDS = 5.0
+EVERY_INTERFACE = ("", "::")
 
 NewClient = Callable[[Connection, str, int], Dispatch]
 """Given the connection, the client's host and the index of its listener: what handles its frames."""
@@ -50,13 +52,11 @@ class Server:
 
     def bind(self, host: str, port: int) -> tuple[str, int]:
         """Take an address without accepting yet; port 0 picks a free one. Returns what was bound."""
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        sock = socket.socket(family, kind, protocol)
+        family, address = _address_to_bind(host, port)
+        sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6 and not host:
+            if family == socket.AF_INET6 and host in EVERY_INTERFACE:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             sock.bind(address)
             sock.listen(BACKLOG)
@@ -80,6 +80,9 @@ class Server:
                 sock, address = listening.accept()
             except BlockingIOError:
                 return
+            except ConnectionAbortedError:
+                # This one is gone already; others may wait behind it.
+                continue
             except OSError as error:
                 self._pause_accepting(listening, index, error)
                 return
@@ -101,9 +104,11 @@ class Server:
             self._loop.add_reader(listening.fileno(), self._accept, listening, index)
 
     def _welcome(self, sock: socket.socket, address: tuple[str, int], index: int) -> None:
+        # Where one socket serves both families, IPv4 clients come under an address of IPv6.
+        host = address[0].removeprefix("::ffff:")
         if len(self.connections) >= self._max_connections:
             logger.warning(
-                "refusing %s: %d connections are open (max.connections)", address[0], self._max_connections
+                "refusing %s: %d connections are open (max.connections)", host, self._max_connections
             )
             sock.close()
             return
@@ -111,14 +116,14 @@ class Server:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = Connection(
             sock,
-            f"{address[0]}:{address[1]}",
+            f"{host}:{address[1]}",
             loop=self._loop,
             buffers=self._buffers,
             max_frame_bytes=self._max_frame_bytes,
             on_close=self.connections.discard,
         )
         self.connections.add(connection)
-        connection.start(self._new_client(connection, address[0], index))
+        connection.start(self._new_client(connection, host, index))
 
     def _close_idle(self) -> None:
         now = self._loop.time()
@@ -143,3 +148,11 @@ class Server:
             sock.close()
         for connection in list(self.connections):
             connection.close("the broker stops")
+
+
+def _address_to_bind(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+    """Every interface is both families where the system can; of a name that has both, IPv4, as in Java."""
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    preferred = socket.AF_INET6 if host in EVERY_INTERFACE and socket.has_dualstack_ipv6() else socket.AF_INET
+    family, _, _, _, address = min(found, key=lambda info: info[0] != preferred)
+    return family, address
