@@ -1,7 +1,13 @@
 """Group requests that no client sends, found by fuzzing."""
 
 from millrace.testing import Broker
+from millrace.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from millrace.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from millrace.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 
 from .raw import RawClient
 
@@ -18,3 +24,14 @@ def test_a_protocol_offered_twice_is_one_protocol() -> None:
     with Broker({"group.initial.rebalance.delay.ms": "0"}) as broker, RawClient(broker.bootstrap) as client:
         answer = client.ask(request, 3)
         assert (answer.error_code, answer.protocol_name) == (0, "range")
+
+
+def test_offsets_may_be_kept_for_ever_in_the_old_way() -> None:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+    topic = OffsetCommitRequestTopic(name="topic", partitions=[partition])
+    request = OffsetCommitRequest(group_id="group", retention_time_ms=2**63 - 1, topics=[topic])
+    created = CreatableTopic(name="topic", num_partitions=1, replication_factor=1)
+    with Broker() as broker, RawClient(broker.bootstrap) as client:
+        client.ask(CreateTopicsRequest(topics=[created]), 5)
+        answer = client.ask(request, 3)
+        assert [partition.error_code for partition in answer.topics[0].partitions] == [0]

@@ -16,11 +16,14 @@ from millrace.wire.messages.offset_commit import (
 )
 
 TOPIC_IDS_FROM = 10
+MAX_TIME_MS = 2**63 - 1
 
 
 def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
     now_ms = ctx.clock.now_ms()
-    expires_ms = NO_EXPIRY if request.retention_time_ms < 0 else now_ms + request.retention_time_ms
+    expires_ms = NO_EXPIRY
+    if request.retention_time_ms >= 0:
+        expires_ms = min(now_ms + request.retention_time_ms, MAX_TIME_MS)
     accepted: list[tuple[TopicPartition, CommittedOffset]] = []
     topics = [_take(ctx, topic, now_ms, expires_ms, accepted) for topic in request.topics]
     by = Commit(
