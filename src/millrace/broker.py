@@ -310,19 +310,26 @@ def _is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
+# A broker is started with flags, or from a file.
+_TAKE_ANOTHER_PORT = "take another port (--port, or listeners in the properties file)"
+_CHOOSE_ANOTHER = "choose another directory (--data-dir, or log.dirs in the properties file)"
+
+
 def _bind_trouble(listener: Listener, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {listener.port} is in use; stop the other broker or pass --port"
+        return f"port {listener.port} is in use; stop the other broker or {_TAKE_ANOTHER_PORT}"
     if error.errno == errno.EACCES:
-        return f"port {listener.port} needs privileges; take one above 1023"
+        return f"port {listener.port} needs privileges; {_TAKE_ANOTHER_PORT} above 1023"
     return f"cannot listen on {listener.host}:{listener.port}: {error.strerror or error}; check listeners"
 
 
 def _data_dir_trouble(path: str, error: OSError) -> str:
     if isinstance(error, LogDirInUse):
-        return str(error)
+        return f"{error}; stop that one or {_CHOOSE_ANOTHER}"
     if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-        return f"cannot write to the data directory {path}: {error.strerror}; choose another (log.dirs)"
+        return f"cannot write to the data directory {path}: {error.strerror}; {_CHOOSE_ANOTHER}"
     if error.errno == errno.ENOSPC:
-        return f"the disk of {path} is full; free some space or choose another directory (log.dirs)"
-    return f"cannot use the data directory {path}: {error.strerror or error}; choose another (log.dirs)"
+        return f"the disk of {path} is full; free some space or {_CHOOSE_ANOTHER}"
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        return f"the data directory {path} is, or lies in, a file; {_CHOOSE_ANOTHER}"
+    return f"cannot use the data directory {path}: {error.strerror or error}; {_CHOOSE_ANOTHER}"

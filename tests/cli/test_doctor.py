@@ -71,7 +71,7 @@ def test_file_systems_are_judged(
 
 
 def test_a_missing_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "PACKAGES", ("no-such-package",))
+    monkeypatch.setattr(checkup, "needed_packages", lambda: ["no-such-package"])
     monkeypatch.setattr(checkup, "OPTIONAL_PACKAGES", ())
     assert list(checkup.check_packages()) == [
         Finding(Verdict.FAIL, "no-such-package", "not installed", "pip install no-such-package")

@@ -85,7 +85,10 @@ def test_a_kafka_properties_file_runs_as_it_is(run_alone: Run, tmp_path: Path) -
 def test_a_port_in_use_is_said_with_a_remedy(run_alone: Run, broker: Broker, tmp_path: Path) -> None:
     result = run_alone("up", "--port", broker.port, "--data-dir", tmp_path / "data")
     assert result.exit_code == 1
-    assert result.stderr == f"error: port {broker.port} is in use; stop the other broker or pass --port\n"
+    assert result.stderr == (
+        f"error: port {broker.port} is in use; stop the other broker or take another port "
+        "(--port, or listeners in the properties file)\n"
+    )
 
 
 def test_a_data_directory_in_use_is_refused(run_alone: Run, broker: Broker) -> None:

@@ -46,6 +46,7 @@ def test_a_log_config_cannot_be_changed() -> None:
     ("configs", "message"),
     [
         ({"nope": "1"}, "Unknown topic config name: nope"),
+        ({"retension.ms": "1"}, "did you mean retention.ms?"),
         ({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}, "must not be greater than"),
         ({"remote.storage.enable": "true"}, "no tiered storage"),
         ({"leader.replication.throttled.replicas": "0:1,x"}, "partition:broker pairs"),

@@ -45,7 +45,7 @@ def test_a_second_process_on_a_data_directory_prints_one_clear_line(tmp_path: Pa
 def test_a_port_in_use_is_named_and_the_directory_is_free_again(tmp_path: Path) -> None:
     with Broker() as first:
         taken = {"listeners": f"PLAINTEXT://127.0.0.1:{first.port}"}
-        with pytest.raises(StartupError, match=f"port {first.port} is in use; stop the other broker or pass"):
+        with pytest.raises(StartupError, match=f"port {first.port} is in use; stop the other broker or take another"):
             Broker(taken, data_dir=tmp_path).start()
         send(first, b"undisturbed")
         with Broker(data_dir=tmp_path):
@@ -82,7 +82,7 @@ def test_a_read_only_data_directory_is_named(tmp_path: Path) -> None:
         with pytest.raises(StartupError) as refusal:
             Broker(data_dir=path).start()
         assert f"cannot write to the data directory {path}" in str(refusal.value)
-        assert "choose another (log.dirs)" in str(refusal.value)
+        assert "choose another directory (--data-dir, or log.dirs" in str(refusal.value)
 
 
 def test_a_data_directory_that_became_read_only_is_named(tmp_path: Path) -> None:

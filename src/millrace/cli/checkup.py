@@ -23,7 +23,6 @@ FEWEST_FILES = 1024
 ENOUGH_DISK_BYTES = 5 * GIB
 LEAST_DISK_BYTES = GIB // 2
 ENOUGH_MEMORY_BYTES = GIB // 4
-PACKAGES = ("click", "confluent-kafka", "cramjam", "google-crc32c", "rich", "uvloop")
 OPTIONAL_PACKAGES = ("pyspark",)
 NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs")
 VOLATILE_FILE_SYSTEMS = ("tmpfs", "ramfs")
@@ -67,7 +66,7 @@ def check_python() -> Finding:
 
 
 def check_packages() -> Iterator[Finding]:
-    for package in (*PACKAGES, *OPTIONAL_PACKAGES):
+    for package in (*needed_packages(), *OPTIONAL_PACKAGES):
         try:
             yield Finding(Verdict.OK, package, importlib.metadata.version(package))
         except importlib.metadata.PackageNotFoundError:
@@ -76,6 +75,12 @@ def check_packages() -> Iterator[Finding]:
                 yield Finding(Verdict.WARN, package, "not installed", remedy)
             else:
                 yield Finding(Verdict.FAIL, package, "not installed", f"pip install {package}")
+
+
+def needed_packages() -> list[str]:
+    """What every installation depends on, by its own account."""
+    requirements = importlib.metadata.requires("millrace") or ()
+    return [re.split(r"[^\w.-]", text)[0] for text in requirements if "extra ==" not in text]
 
 
 def check_java() -> Finding:

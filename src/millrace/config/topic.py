@@ -213,9 +213,16 @@ def parse_topic_configs(texts: dict[str, str]) -> dict[str, Value]:
     for name, text in texts.items():
         option = TOPIC_OPTIONS.get(name)
         if option is None:
-            raise ConfigError(f"Unknown topic config name: {name}")
+            raise ConfigError(f"Unknown topic config name: {name}{_hint(name)}")
         values[option.attribute] = option.parse(text)
     return values
+
+
+def _hint(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, TOPIC_OPTIONS, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def check_log_config(config: LogConfig) -> None:

@@ -29,7 +29,7 @@ class LogDirInUse(OSError):
     """Another broker has the data directory."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is in use by another broker; stop that one or choose another log.dirs")
+        super().__init__(f"{path} is in use by another broker")
 
 
 class LogDir:
