@@ -40,6 +40,25 @@ def test_segments_sealed_since_the_last_flush_are_included_with_their_indexes(op
     assert log.recovery_point == 4
 
 
+def test_new_names_are_forced_to_disk_once(open_log, make_batch, disk, monkeypatch):
+    synced = []
+    monkeypatch.setattr(type(disk), "fsync_directory", lambda _, directory: synced.append(directory))
+
+    def flushed_directories():
+        synced.clear()
+        log.append(make_batch(), leader_epoch=0)
+        log.flush()
+        return synced
+
+    log = open_log()
+    # The partition's own directory is new, and its first segment in it.
+    assert flushed_directories() == [log.directory, log.directory.parent]
+    assert flushed_directories() == []
+    log.roll()
+    assert flushed_directories() == [log.directory]
+    assert flushed_directories() == []
+
+
 def test_segments_removed_during_a_flush_do_not_disturb_it(open_log, make_batch, clock):
     log = open_log(LogConfig(segment_bytes=len(make_batch()), retention_ms=10))
     for _ in range(4):

@@ -11,20 +11,20 @@ from millrace.storage.segment import INDEX_SUFFIXES, Segment
 class Flush:
     """One flush under way: run() blocks and belongs in a thread, complete() belongs on the loop."""
 
-    __slots__ = ("_advance", "_directory", "_disk", "_files", "_indexes", "end_offset")
+    __slots__ = ("_advance", "_directories", "_disk", "_files", "_indexes", "end_offset")
 
     def __init__(
         self,
-        directory: Path,
         disk: Disk,
         *,
+        directories: Sequence[Path],
         files: Sequence[OpenFile],
         indexes: Sequence[Path],
         end_offset: int,
         advance: Callable[[int], None],
     ) -> None:
-        self._directory = directory
         self._disk = disk
+        self._directories = directories
         self._files = files
         self._indexes = indexes
         self._advance = advance
@@ -36,9 +36,8 @@ class Flush:
             self._disk.fsync(file.fileno())
         for path in self._indexes:
             self._sync_index(path)
-        if self._indexes:
-            # A roll, or an aborted transaction, may have created files since the last flush.
-            self._disk.fsync_directory(self._directory)
+        for directory in self._directories:
+            self._sync_directory(directory)
 
     def _sync_index(self, path: Path) -> None:
         try:
@@ -48,9 +47,25 @@ class Flush:
             # Retention was faster.
             return
 
+    def _sync_directory(self, directory: Path) -> None:
+        try:
+            self._disk.fsync_directory(directory)
+        except FileNotFoundError:
+            # Deleting the topic was faster.
+            return
+
     def complete(self) -> None:
         """Move the log's recovery point, once run() has returned."""
         self._advance(self.end_offset)
+
+
+def changed_directories(
+    directory: Path, segments: Sequence[Segment], recovery_point: int, derived: Sequence[Path]
+) -> list[Path]:
+    """Where names came since the last flush: of a segment, of a derived file, of the log's own directory."""
+    if recovery_point <= segments[0].base_offset:
+        return [directory, directory.parent]
+    return [directory] if derived or recovery_point <= segments[-1].base_offset else []
 
 
 def derived_files(dirty: Sequence[Segment], recovery_point: int, *, has_producers: bool) -> Iterator[Path]:

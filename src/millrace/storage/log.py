@@ -16,7 +16,7 @@ from millrace.errors import Error, KafkaError
 from millrace.storage import retention, swap, timestamps
 from millrace.storage.append_origin import AppendOrigin
 from millrace.storage.file_slice import FileSlice
-from millrace.storage.flush import Flush, derived_files
+from millrace.storage.flush import Flush, changed_directories, derived_files
 from millrace.storage.indexes import TimeIndex
 from millrace.storage.log_dir import doomed_path
 from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX, Snapshots
@@ -440,11 +440,12 @@ class Log:
         self._write_indexes(self._active.write_indexes)
         if self.size - self._snapshot_size > _SNAPSHOT_INTERVAL_BYTES:
             self._take_snapshot()
+        derived = list(derived_files(dirty, self.recovery_point, has_producers=bool(len(self.producers))))
         return Flush(
-            self.directory,
             self._disk,
+            directories=changed_directories(self.directory, self.segments, self.recovery_point, derived),
             files=[segment.file for segment in dirty],
-            indexes=list(derived_files(dirty, self.recovery_point, has_producers=bool(len(self.producers)))),
+            indexes=derived,
             end_offset=self.log_end_offset,
             advance=self._advance_recovery_point,
         )
