@@ -34,6 +34,11 @@ Schemas = Mapping[int, tuple[type[RecordKey], type[Message]]]
 """By record type: what its keys and values are."""
 
 
+def key_prefix(record_type: int) -> bytes:
+    """What the keys of a record type begin with."""
+    return _PREFIX.pack(record_type)
+
+
 def encode_key(key: RecordKey) -> bytes:
     return _PREFIX.pack(key.record_type) + encode(key, KEY_VERSION)
 

@@ -10,19 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from millrace.clock import Clock
-from millrace.coordinator.records import (
-    Origin,
-    Schemas,
-    StateRecord,
-    decode_record,
-    encode_key,
-    encode_value,
-)
+from millrace.coordinator.loading import Loader
+from millrace.coordinator.records import Origin, Schemas, StateRecord, encode_key, encode_value
+from millrace.coordinator.shard import Shard
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
 from millrace.replication.partitions import Partitions
@@ -31,20 +26,19 @@ from millrace.wire.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     TRANSACTIONAL_BIT,
-    BatchHeader,
     Record,
     build_batch,
     iterate_batches,
-    iterate_records,
 )
 
 logger = logging.getLogger(__name__)
 
+S = TypeVar("S", bound=Shard)
 T = TypeVar("T")
 
 # Loading takes turns with serving: this much of the log is replayed in one go.
 LOAD_BYTES = 256 * 1024
-COMMIT_MARKER_TYPE = 1
+LOAD_RECORDS = 1000
 
 # What a failed append means to the client of a coordinator, as Kafka has it.
 _APPEND_ERRORS = {
@@ -56,21 +50,6 @@ _APPEND_ERRORS = {
     Error.MESSAGE_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
     Error.RECORD_LIST_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
 }
-
-
-class Shard(Protocol):
-    """The state behind one partition of the internal topic; only replaying changes it."""
-
-    def replay(self, record: StateRecord, origin: Origin) -> None: ...
-
-    def end_transaction(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        """A marker has ended a transaction whose records are in this partition."""
-
-    def loaded(self) -> None:
-        """Everything in the log has been replayed: timers may start."""
-
-
-S = TypeVar("S", bound=Shard)
 
 
 class Runtime(Generic[S]):
@@ -86,9 +65,12 @@ class Runtime(Generic[S]):
         create_topic: Callable[[], object],
         partition_count: int,
         clock: Clock,
+        superseding: Collection[int] = (),
     ) -> None:
+        """`superseding`: record types whose values leave nothing of their key's older ones."""
         self.topic = topic
         self._schemas = schemas
+        self._superseding = superseding
         self._new_shard = new_shard
         self._partitions = partitions
         self._create_topic = create_topic
@@ -195,43 +177,22 @@ class Runtime(Generic[S]):
         except KafkaError as error:
             logger.error("%s-%d cannot be loaded: %s", self.topic, index, error)
             return
+        loader = Loader(shard, self._schemas, self._superseding, partition)
         offset = partition.log.log_start_offset
         while offset < partition.log.log_end_offset:
             piece = partition.read(offset, LOAD_BYTES, min_one_batch=True)
             if piece is None:
                 break
             for header, batch in iterate_batches(piece.read()):
-                self._replay_batch(shard, header, batch)
+                loader.take(header, batch)
                 offset = header.next_offset
+            await asyncio.sleep(0)
+        while loader.replay_newest(LOAD_RECORDS):
             await asyncio.sleep(0)
         self._loading.discard(index)
         self._shards[index] = shard
         self._watch_markers(index, shard)
         shard.loaded()
-
-    def _replay_batch(self, shard: S, header: BatchHeader, batch: memoryview) -> None:
-        if header.is_control:
-            for record in iterate_records(batch):
-                committed = record.key is not None and record.key[3] == COMMIT_MARKER_TYPE
-                shard.end_transaction(header.producer_id, header.producer_epoch, committed)
-            return
-        producer = (
-            (header.producer_id, header.producer_epoch)
-            if header.is_transactional
-            else (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-        )
-        for record in iterate_records(batch):
-            if record.key is None:
-                continue
-            try:
-                decoded = decode_record(self._schemas, record.key, record.value)
-            except KafkaError as error:
-                logger.error(
-                    "%s: the record at offset %d is not readable: %s", self.topic, record.offset, error
-                )
-                continue
-            if decoded is not None:
-                shard.replay(decoded, Origin(record.offset, record.timestamp, *producer))
 
 
 @lru_cache(maxsize=10_000)

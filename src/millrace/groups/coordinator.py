@@ -20,6 +20,7 @@ from millrace.groups.mixed import MixedProtocol
 from millrace.groups.offsets import CommittedOffset, TopicPartition, tombstone
 from millrace.groups.shard import SCHEMAS, GroupShard
 from millrace.replication.partitions import Partitions
+from millrace.wire.messages.group_records import OffsetCommitKey
 from millrace.wire.schema import ZERO_UUID
 
 logger = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class Groups:
             ),
             partition_count=config.offsets_topic_num_partitions,
             clock=clock,
+            superseding=[OffsetCommitKey.record_type],
         )
         self.classic = ClassicProtocol(self.runtime, config=config, clock=clock, timers=timers)
         self.on_loaded.append(self.classic.on_loaded)

@@ -163,29 +163,48 @@ def iterate_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
     position = 0
     while len(view) - position >= HEADER_BYTES:
         header = read_header(view, position)
-        if header.size < HEADER_BYTES:
-            raise CorruptBatch(f"A batch of {header.size} bytes is smaller than its header")
-        if position + header.size > len(view):
+        size = header.size
+        if size < HEADER_BYTES:
+            raise CorruptBatch(f"A batch of {size} bytes is smaller than its header")
+        end = position + size
+        if end > len(view):
             return
-        yield header, view[position : position + header.size]
-        position += header.size
+        yield header, view[position:end]
+        position = end
 
 
 def payload_of(batch: Buffer, header: BatchHeader) -> bytes:
     """The records of a batch, uncompressed."""
-    return decompress(header.codec, bytes(batch[HEADER_BYTES : header.size]))
+    payload = bytes(batch[HEADER_BYTES : header.size])
+    return decompress(header.codec, payload) if header.attributes & CODEC_MASK else payload
 
 
-def iterate_records(batch: Buffer) -> Iterator[Record]:
-    """Every record of one batch."""
-    header = read_header(batch)
+def iterate_records(batch: Buffer, header: BatchHeader | None = None) -> Iterator[Record]:
+    """Every record of one batch; who has read its header already need not have it read again."""
+    header = header or read_header(batch)
     payload = payload_of(batch, header)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.is_log_append_time else None
-    for span in iterate_spans(payload, header.record_count):
-        value, headers = _value_and_headers(payload, span)
-        timestamp = base_timestamp + span.timestamp_delta if append_time is None else append_time
-        yield Record(base_offset + span.offset_delta, timestamp, span.key, value, headers)
+    position, limit = 0, len(payload)
+    try:
+        for _ in range(header.record_count):
+            length, position = _varint(payload, position)
+            end = position + length
+            if length < 0 or end > limit:
+                raise CorruptBatch("A record runs past the end of its batch")
+            timestamp_delta, position = _varint(payload, position + 1)
+            offset_delta, position = _varint(payload, position)
+            key, position = _bytes_field(payload, position)
+            value, position = _bytes_field(payload, position)
+            headers, position = _headers(payload, position) if payload[position] else ((), position + 1)
+            if position != end:
+                raise CorruptBatch("A record's fields do not end where the record ends")
+            timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+            yield Record(base_offset + offset_delta, timestamp, key, value, headers)
+    except IndexError:
+        raise CorruptBatch("The records end in the middle of a field") from None
+    if position != limit:
+        raise _surplus(limit - position, header.record_count)
 
 
 def iterate_spans(payload: bytes, count: int) -> Iterator[RecordSpan]:
@@ -213,28 +232,24 @@ def iterate_spans(payload: bytes, count: int) -> Iterator[RecordSpan]:
     except IndexError:
         raise CorruptBatch("The records end in the middle of a field") from None
     if position != len(payload):
-        raise CorruptBatch(f"{len(payload) - position} bytes follow the last of {count} records")
+        raise _surplus(len(payload) - position, count)
 
 
-def _value_and_headers(payload: bytes, span: RecordSpan) -> tuple[bytes | None, tuple[Header, ...]]:
-    position = span.start
-    _, position = _varint(payload, position)
-    _, position = _varint(payload, position + 1)
-    _, position = _varint(payload, position)
-    _, position = _varint(payload, position)
-    value, position = _bytes_field(payload, position + len(span.key or b""))
-    try:
-        header_count, position = _varint(payload, position)
-        headers = []
-        for _ in range(header_count):
-            name, position = _bytes_field(payload, position)
-            content, position = _bytes_field(payload, position)
+def _surplus(size: int, count: int) -> CorruptBatch:
+    return CorruptBatch(f"{size} bytes follow the last of {count} records")
+
+
+def _headers(payload: bytes, position: int) -> tuple[tuple[Header, ...], int]:
+    count, position = _varint(payload, position)
+    headers = []
+    for _ in range(count):
+        name, position = _bytes_field(payload, position)
+        content, position = _bytes_field(payload, position)
+        try:
             headers.append(((name or b"").decode(), content))
-    except (IndexError, UnicodeDecodeError):
-        raise CorruptBatch("A record's headers are malformed") from None
-    if position != span.end:
-        raise CorruptBatch("A record's headers do not end where the record ends")
-    return value, tuple(headers)
+        except UnicodeDecodeError:
+            raise CorruptBatch("A record's header has a name that is not UTF-8") from None
+    return tuple(headers), position
 
 
 def _bytes_field(payload: bytes, position: int) -> tuple[bytes | None, int]:
