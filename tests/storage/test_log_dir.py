@@ -71,6 +71,15 @@ def test_a_damaged_checkpoint_means_to_check_everything(log_dir, caplog):
     again.close()
 
 
+def test_a_mark_that_is_used_up_does_not_come_back_after_a_power_cut(log_dir, monkeypatch):
+    log_dir.mark_clean_shutdown()
+    log_dir.close()
+    synced = []
+    monkeypatch.setattr(Disk, "fsync_directory", lambda _, directory: synced.append(directory))
+    assert LogDir(log_dir.path, Disk()).clean_shutdown
+    assert synced == [log_dir.path]
+
+
 def test_a_stop_is_clean_only_if_it_was_marked_and_only_once(log_dir):
     assert not log_dir.clean_shutdown
     log_dir.mark_clean_shutdown()

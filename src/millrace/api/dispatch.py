@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Coroutine, Mapping
@@ -111,7 +112,13 @@ class Dispatcher:
         task = self._ctx.loop.create_task(response)
         # Not cancelled with its connection: what was begun, such as deleting a topic, is finished.
         outcome: Deferred[Any] = Deferred()
-        task.add_done_callback(lambda done: outcome.resolve(done.exception() or done.result()))
+
+        def resolve(done: asyncio.Task[Any]) -> None:
+            # Cancelled by the end of the loop, when nobody is left to answer.
+            if not done.cancelled():
+                outcome.resolve(done.exception() or done.result())
+
+        task.add_done_callback(resolve)
         return self._encode_later(outcome, handler, header)
 
 

@@ -44,8 +44,10 @@ class LogDir:
             self._recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
             self._log_start_offsets = self._read_offsets(LOG_START_OFFSET_FILE)
             self.clean_shutdown = (path / CLEAN_SHUTDOWN_FILE).exists()
-            # From now on the stop is unclean until it is marked otherwise.
-            disk.remove(path / CLEAN_SHUTDOWN_FILE)
+            if self.clean_shutdown:
+                # From now on the stop is unclean until it is marked otherwise, even by a power cut.
+                disk.remove(path / CLEAN_SHUTDOWN_FILE)
+                disk.fsync_directory(path)
         except BaseException:
             self.close()
             raise
