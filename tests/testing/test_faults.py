@@ -16,6 +16,7 @@ from millrace.errors import Error
 from millrace.testing import Broker, delay, drop, drop_answer, fail
 from millrace.testing.faults import api_name
 from millrace.wire.frames import encode_request, read_response
+from millrace.wire.messages.produce import ProduceRequest
 from millrace.wire.schema import Array, Nested, String
 
 TOPIC = "orders"
@@ -265,3 +266,29 @@ def test_a_failed_fsync_is_not_acknowledged() -> None:
         impatient = new_producer(broker, **{"message.timeout.ms": 1000, "retries": 0})
         assert deliver(impatient, b"tea") is not None
         assert broker.disk.fsyncs > fsyncs
+
+
+def test_a_fault_stays_while_others_come_and_go(broker: Broker) -> None:
+    broker.on("Produce", drop())
+    seen: list[bool] = []
+
+    class Watched(dict[int, Any]):
+        """The broker's faults, looked at after each change."""
+
+        def clear(self) -> None:
+            super().clear()
+            seen.append(broker_has_it())
+
+        def __delitem__(self, key: int) -> None:
+            super().__delitem__(key)
+            seen.append(broker_has_it())
+
+    def broker_has_it() -> bool:
+        return ProduceRequest.api_key in broker.broker.interceptors
+
+    broker.broker.interceptors = Watched(broker.broker.interceptors)
+    broker.on("Fetch", drop(times=1))
+    assert broker_has_it()
+    assert all(seen)
+    broker.clear_faults()
+    assert not broker.broker.interceptors

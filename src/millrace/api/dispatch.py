@@ -70,10 +70,11 @@ class Dispatcher:
         ctx.api_version = header.api_version
         ctx.client_id = header.client_id
         try:
-            if self._interceptors and header.api_key in self._interceptors:
-                response = self._interceptors[header.api_key](ctx, handler, request)
-            else:
+            interceptor = self._interceptors.get(header.api_key) if self._interceptors else None
+            if interceptor is None:
                 response = handler.handle(ctx, request)
+            else:
+                response = interceptor(ctx, handler, request)
         except Exception as error:
             response = error_response(handler, error)
         if isinstance(response, Response):

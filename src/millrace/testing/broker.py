@@ -159,8 +159,11 @@ class Broker(_TestBroker):
 
     def _share_faults(self) -> None:
         if self._broker is not None:
-            self._broker.interceptors.clear()
-            self._broker.interceptors.update(self._faults)
+            # Its thread may look at any moment: a fault that stays is there all the time.
+            interceptors = self._broker.interceptors
+            interceptors.update(self._faults)
+            for gone in interceptors.keys() - self._faults.keys():
+                del interceptors[gone]
 
 
 class BrokerProcess(_TestBroker):
