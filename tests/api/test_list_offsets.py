@@ -74,3 +74,16 @@ def test_unknown_partitions_and_epochs_are_errors(call: Call) -> None:
     assert find(call, at(LATEST, index=5), 7).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
     assert find(call, at(LATEST, epoch=3), 7).error_code == Error.UNKNOWN_LEADER_EPOCH
     assert find(call, at(LATEST, epoch=0), 7).error_code == Error.NONE
+
+
+def test_each_end_comes_with_its_own_leader_epoch(call: Call, ctx: Context) -> None:
+    partition = ctx.partitions.get("orders", 0)
+    partition.leader_epoch = 5
+    record = Record(offset=0, timestamp=TIMES[-1], key=None, value=b"v", headers=())
+    partition.append(memoryview(build_batch([record])))
+    assert find(call, at(EARLIEST), 7).leader_epoch == 0
+    assert find(call, at(LATEST), 7).leader_epoch == 5
+    ctx.cluster.create_topic("empty", 1)
+    request = at(EARLIEST)
+    request.topics[0].name = "empty"
+    assert find(call, request, 7).leader_epoch == -1

@@ -343,6 +343,10 @@ class Log:
         """The largest epoch up to the given one and the offset where it ended; (-1, -1) where unknown."""
         return self._leader_epochs.end_offset(leader_epoch, self.log_end_offset)
 
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch that wrote an offset, -1 where unknown."""
+        return self._leader_epochs.epoch_at(offset)
+
     @contextmanager
     def _storing(self, action: str) -> Iterator[None]:
         try:
