@@ -24,7 +24,7 @@ def _takeover(protocol: str) -> Workload:
         "groups",
         2,
         # Both wait for the same timeout; only what comes after it can differ.
-        {"seconds": at_most(1.05), "of that beyond the session timeout, ms": None},
+        {"seconds": at_most(1.05), "of that after the sessions' end, ms": None},
     )
 
 
@@ -94,28 +94,28 @@ GROUP_WORKLOADS = (
     _transactions(
         "transactions-1",
         "transactions of one record, one producer",
-        transactions=2000,
+        transactions=500,
         records=1,
         producers=1,
     ),
     _transactions(
         "transactions-1-by-4",
         "transactions of one record, 4 producers",
-        transactions=8000,
+        transactions=2000,
         records=1,
         producers=4,
     ),
     _transactions(
         "transactions-100",
         "transactions of 100 records, one producer",
-        transactions=2000,
+        transactions=500,
         records=100,
         producers=1,
     ),
     _transactions(
         "transactions-100-by-4",
         "transactions of 100 records, 4 producers",
-        transactions=4000,
+        transactions=1000,
         records=100,
         producers=4,
     ),

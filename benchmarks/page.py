@@ -46,9 +46,10 @@ nobody waits for members who will not come; sessions end after {SESSION_TIMEOUT_
 heartbeats every {HEARTBEAT_MS} ms under both group protocols. Everything else is left at its default.
 
 First records, deaths and transactions are librdkafka's. A member's death is a SIGKILL of its process, in ten
-groups at once; its last heartbeat may be up to {HEARTBEAT_MS} ms old by then. The thousand members have a
-connection each and speak the protocol without a client library; commits are prepared requests of members for
-one partition.""",
+groups at once; its last heartbeat is {HEARTBEAT_MS // 2} ms old by then on average, so its session ends that
+much earlier. The thousand members have a connection each and speak the protocol without a client library;
+commits are prepared requests of members for one partition. A transaction begins when the one before it is
+committed; Apache Kafka may still be ending that one, and librdkafka then waits and asks again.""",
     LOADING: """\
 Commits of one partition each, every one a record of its own in `__consumer_offsets`; then the broker is
 stopped, started again, and asked for the offsets until it has answered for every group. Millrace serves

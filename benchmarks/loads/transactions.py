@@ -31,7 +31,12 @@ def throughput(
 
 def _start(target: Target, transactional_id: str) -> Producer:
     producer = Producer(
-        {"bootstrap.servers": target.bootstrap, "transactional.id": transactional_id, "linger.ms": 0}
+        {
+            "bootstrap.servers": target.bootstrap,
+            "transactional.id": transactional_id,
+            "linger.ms": 0,
+            "log_level": 3,
+        }
     )
     producer.init_transactions(TIMEOUT_SECONDS)
     return producer

@@ -37,7 +37,7 @@ S = TypeVar("S", bound=Shard)
 T = TypeVar("T")
 
 # Loading takes turns with serving: this much of the log is replayed in one go.
-LOAD_BYTES = 256 * 1024
+LOAD_BYTES = 64 * 1024
 LOAD_RECORDS = 1000
 
 # What a failed append means to the client of a coordinator, as Kafka has it.
