@@ -164,6 +164,7 @@ class Broker:
             clock=self._clock,
             timers=self._timers,
         )
+        self.cluster.on_deleted.append(self._groups.forget_topic)
         self._transactions = Transactions(
             partitions=self.partitions,
             producer_ids=self._producer_ids,

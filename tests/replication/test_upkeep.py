@@ -10,7 +10,7 @@ import pytest
 from millrace.clock import Clock
 from millrace.cluster.local import LocalCluster
 from millrace.replication.partition import Partition
-from millrace.replication.upkeep import Upkeep
+from millrace.replication.upkeep import WRITTEN_BACK_SECONDS, Upkeep
 from millrace.testing import FaultyDisk, ManualClock
 
 from ..node import Node
@@ -66,6 +66,35 @@ async def test_what_is_dirty_for_long_enough_is_flushed(machine: Machine) -> Non
     await machine.upkeep.flush_due()
     assert partition.log.unflushed_messages == 1
     machine.clock.advance(1)
+    await machine.upkeep.flush_due()
+    assert partition.log.unflushed_messages == 0
+
+
+async def test_a_bulk_load_is_flushed_once_it_is_long_over(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millrace.replication.upkeep.BULK_BYTES", 4000)
+    partition = machine.dirty("orders")
+    await machine.upkeep.flush_due()
+    for _ in range(3):
+        machine.dirty("orders")
+        machine.clock.advance(int(WRITTEN_BACK_SECONDS * 1000) - 1)
+        await machine.upkeep.flush_due()
+    assert partition.log.unflushed_messages == 4
+    machine.clock.advance(int(WRITTEN_BACK_SECONDS * 1000))
+    await machine.upkeep.flush_due()
+    assert partition.log.unflushed_messages == 0
+
+
+async def test_a_bulk_load_is_flushed_in_time_where_its_topic_asks_for_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millrace.replication.upkeep.BULK_BYTES", 4000)
+    machine.cluster.create_topic("precious", 1, configs={"flush.ms": str(FLUSH_MS - 1)})
+    partition = machine.dirty("precious")
+    await machine.upkeep.flush_due()
+    machine.dirty("precious")
+    machine.clock.advance(FLUSH_MS)
     await machine.upkeep.flush_due()
     assert partition.log.unflushed_messages == 0
 

@@ -3,7 +3,7 @@
 import json
 import logging
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from millrace.cluster import identity
@@ -50,6 +50,8 @@ class LocalCluster:
         self.by_id: dict[bytes, Topic] = {}
         self.version = 0
         """Rises whenever a topic comes, goes or grows, so that others need not compare."""
+        self.on_deleted: list[Callable[[str], None]] = []
+        """Told the name of each topic that is deleted."""
         self._by_collision_key: dict[str, str] = {}
         self._disk = log_dir.disk
         self._files = TopicFiles(log_dir.path / "metadata" / "topics", log_dir.disk)
@@ -200,6 +202,8 @@ class LocalCluster:
             self.partitions.delete(topic.name)
             self._files.remove_deleted(topic)
         logger.info("deleted topic %s", topic.name)
+        for tell in self.on_deleted:
+            tell(topic.name)
 
     def add_partitions(
         self,

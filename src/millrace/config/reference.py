@@ -20,7 +20,7 @@ Where a default or a limit differs from Apache Kafka 4.3:
 
 | option | millrace | Apache Kafka | why |
 |---|---|---|---|
-| `flush.ms` | `1000` | never | no replica to recover from: a power cut costs at most a second |
+| `flush.ms` | `1000` | never | there is no replica to recover from; bulk loads are left to the OS |
 | `queued.max.request.bytes` | `268435456` | no limit | memory stays bounded whatever clients send |
 | `segment.bytes` | at least 14 | at least 1048576 | small segments are handy in tests |
 | `node.id` | `1` | must be given | one broker needs no number |

@@ -75,7 +75,7 @@ class LogConfig:
     )
     flush_ms: int = long(
         SECOND_MS,
-        "Force the log to disk at most this long after an append. Kafka's default never does.",
+        "Force the log to disk this long after an append. Kafka's default never does.",
         at_least=0,
         synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     )

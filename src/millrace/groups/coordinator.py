@@ -186,6 +186,17 @@ class Groups:
 
         self.runtime.write(group_id, decide)
 
+    def forget_topic(self, topic: str) -> None:
+        """Delete the offsets of a topic that is gone: they say nothing about one that is created anew."""
+        for shard in list(self.runtime.shards):
+            records = shard.offsets.of_topic(topic)
+            if not records:
+                continue
+            try:
+                self.runtime.append(shard.index, records)
+            except KafkaError as error:
+                logger.error("the offsets of deleted topic %s stay until they expire: %s", topic, error)
+
     async def expire_forever(self) -> None:
         """Let go of offsets unused for offsets.retention.minutes, and of groups left with none."""
         while True:

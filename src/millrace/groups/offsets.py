@@ -92,6 +92,17 @@ class Offsets:
             and _is_expired(committed, group, now_ms, retention_ms)
         ]
 
+    def of_topic(self, topic: str) -> list[StateRecord]:
+        """What deletes every offset of a topic, open transactions' included."""
+        found = {
+            (group_id, partition)
+            for groups in (self._committed, *self._pending.values())
+            for group_id, offsets in groups.items()
+            for name, partition in offsets
+            if name == topic
+        }
+        return [tombstone(group_id, topic, partition) for group_id, partition in sorted(found)]
+
     def tombstones(self, group_id: str) -> list[StateRecord]:
         """What deletes everything of a group, open transactions' offsets included."""
         partitions = set(self.of_group(group_id))

@@ -13,17 +13,45 @@ from pathlib import Path
 from typing import Any
 
 from millrace.clock import Clock
-from millrace.config import BrokerConfig
+from millrace.config import BrokerConfig, LogConfig
 from millrace.errors import KafkaError
 from millrace.replication.partition import Partition
 from millrace.replication.partitions import Partitions
+from millrace.storage.log import Log
 
 logger = logging.getLogger(__name__)
 
 FLUSH_TICK_SECONDS = 0.5
+DEFAULT_FLUSH_MS = LogConfig().flush_ms
+BULK_BYTES = 16 * 1024 * 1024
+# Linux writes back what is older than this by itself, so that a sync then finds little to do.
+WRITTEN_BACK_SECONDS = 30.0
 IDLE_FILES_SECONDS = 60.0
 
 RunInThread = Callable[[Callable[[], object]], asyncio.Future[object]]
+
+
+class _Dirty:
+    """A log with unflushed records: since when, how large it was then, and when it last grew."""
+
+    __slots__ = ("_grew_at", "_last_size", "_since", "_size")
+
+    def __init__(self, now: float, size: int) -> None:
+        self._since = self._grew_at = now
+        self._size = self._last_size = size
+
+    def is_due(self, log: Log, now: float) -> bool:
+        """Whether to flush the log now: after flush.ms, or after a bulk load once that is long over.
+
+        Unless a topic asks for something else, a bulk load is left to the system's own writing back:
+        syncing gigabytes as they come costs more than all the rest of taking them in.
+        """
+        if log.size != self._last_size:
+            self._last_size, self._grew_at = log.size, now
+        flush_ms = log.config.flush_ms
+        if flush_ms == DEFAULT_FLUSH_MS and log.size - self._size > BULK_BYTES:
+            return now - self._grew_at >= WRITTEN_BACK_SECONDS
+        return (now - self._since) * 1000 >= flush_ms
 
 
 class Upkeep:
@@ -36,7 +64,7 @@ class Upkeep:
         self._config = config
         self._clock = clock
         self._run_in_thread = run_in_thread
-        self._dirty_since: dict[Partition, float] = {}
+        self._dirty: dict[Partition, _Dirty] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -75,15 +103,15 @@ class Upkeep:
     async def flush_due(self) -> None:
         """Force to disk what has waited for longer than its topic's flush.ms."""
         now = self._clock.monotonic()
-        self._dirty_since = {
-            partition: self._dirty_since.get(partition, now)
+        self._dirty = {
+            partition: self._dirty.get(partition) or _Dirty(now, partition.log.size)
             for partition in self._partitions
             if partition.log.unflushed_messages
         }
-        for partition, since in list(self._dirty_since.items()):
-            if (now - since) * 1000 >= partition.log.config.flush_ms:
+        for partition, dirty in list(self._dirty.items()):
+            if dirty.is_due(partition.log, now):
                 await self._flush(partition)
-                self._dirty_since[partition] = self._clock.monotonic()
+                del self._dirty[partition]
 
     async def _flush(self, partition: Partition) -> None:
         """Flush one partition; that it cannot be flushed is no reason to leave out the others."""
