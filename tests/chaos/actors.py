@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -22,7 +23,7 @@ GIVE_UP_SECONDS = 60
 RETRY_SECONDS = 0.1
 
 
-class Actor(threading.Thread):
+class Actor(ABC, threading.Thread):
     """Does something over and over until told to stop; a failure is kept for the test to raise."""
 
     def __init__(self, name: str) -> None:
@@ -36,8 +37,9 @@ class Actor(threading.Thread):
         except BaseException as failure:
             self.failure = failure
 
+    @abstractmethod
     def act(self) -> None:
-        raise NotImplementedError
+        """Go on until `stopping` is set."""
 
     def finish(self) -> None:
         self.stopping.set()

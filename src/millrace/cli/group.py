@@ -62,7 +62,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; `kafka-topics.sh` is `topics`."""
-        name = os.path.basename(args[0]).removesuffix(".sh").removesuffix(".bat")  # noqa: PTH119
+        name = args[0].rpartition("/")[2].removesuffix(".sh").removesuffix(".bat")
         name = name.removeprefix("kafka-")
         known = self.list_commands(ctx)
         if name not in known and not name.startswith("-"):
