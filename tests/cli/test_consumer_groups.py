@@ -170,10 +170,15 @@ def test_older_brokers_are_asked_for_one_group_at_a_time(
     assert missing.stdout == "\nError: Consumer group 'nobody' does not exist.\n"
 
 
-def test_offsets_of_a_topic_that_is_gone_are_still_told(run: Run, produced: str, rested: str) -> None:
+def test_offsets_go_with_their_topic(run: Run, broker: Broker, produced: str, rested: str) -> None:
+    run("topics", "--create", "--topic", f"{produced}-too", "--partitions", "1")
+    commit(broker.bootstrap, rested, {(f"{produced}-too", 0): 0})
     run("topics", "--delete", "--topic", produced)
     told = rows(run("consumer-groups", "--describe", "--group", rested).stdout)
-    assert all(row[3:6] == ["1", "-", "-"] for row in told)
+    assert [row[1:4] for row in told] == [[f"{produced}-too", "0", "0"]]
+    run("topics", "--delete", "--topic", f"{produced}-too")
+    gone = run("consumer-groups", "--describe", "--group", rested, fails=True)
+    assert gone.stdout == f"\nError: Consumer group '{rested}' does not exist.\n"
 
 
 def test_offsets_are_reset_to_either_end(run: Run, produced: str, rested: str) -> None:

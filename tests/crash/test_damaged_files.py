@@ -137,7 +137,7 @@ def test_a_flipped_bit_in_a_flushed_segment_is_found_by_the_client(broker: Broke
     # The last record of the first segment is the broken one.
     after = int(files(broker, ".log")[1].stem)
     values, errors = read_past_errors(broker)
-    assert errors == {KafkaError._BAD_MSG}
+    assert KafkaError._BAD_MSG in errors
     assert values.items() >= {number: value_of(number) for number in range(after, RECORDS)}.items()
     holds(broker, RECORDS, "intact")
     send(broker, range(RECORDS, RECORDS + 1))
@@ -158,14 +158,23 @@ def read_past_errors(broker: Broker) -> tuple[dict[int, bytes], set[int]]:
     """Read as a program does that goes on with the next segment after what it cannot read."""
     values: dict[int, bytes] = {}
     errors: set[int] = set()
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none", "check.crcs": True})
+    # Where librdkafka goes on by itself behind a broken batch depends on the bytes it found there: at an offset
+    # that the log does not have it would jump to the end, unless it is told to report that instead.
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "none",
+            "check.crcs": True,
+            "auto.offset.reset": "error",
+        }
+    )
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
     while RECORDS - 1 not in values:
         message = consumer.poll(PATIENCE_SECONDS)
         assert message is not None, f"nothing follows {max(values, default=-1)}"
         if message.error():
             errors.add(message.error().code())
-            consumer.seek(TopicPartition(TOPIC, 0, int(files(broker, ".log")[1].stem)))
+            consumer.assign([TopicPartition(TOPIC, 0, int(files(broker, ".log")[1].stem))])
         else:
             values[message.offset()] = message.value()
     consumer.close()
