@@ -158,8 +158,8 @@ def read_past_errors(broker: Broker) -> tuple[dict[int, bytes], set[int]]:
     """Read as a program does that goes on with the next segment after what it cannot read."""
     values: dict[int, bytes] = {}
     errors: set[int] = set()
-    # Where librdkafka goes on by itself behind a broken batch depends on the bytes it found there: at an offset
-    # that the log does not have it would jump to the end, unless it is told to report that instead.
+    # Where librdkafka goes on by itself behind a broken batch depends on the bytes it found: at an offset
+    # that the log does not have, it would jump to the end, unless it is told to report that instead.
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
