@@ -13,7 +13,7 @@ import psutil
 
 from benchmarks.group_settings import HEARTBEAT_MS, SESSION_TIMEOUT_MS
 from benchmarks.report import number_text, ratio_text
-from millrace.testing.jars import java
+from millrace.jars import java
 
 RESULTS = Path(__file__).with_name("results")
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"

@@ -2,9 +2,9 @@
 
 import pytest
 
+from millrace.jars import JarsUnavailable, apache_kafka_classpath, java
 from millrace.testing import Broker
 from millrace.testing.apache_kafka import run_tool
-from millrace.testing.jars import JarsUnavailable, apache_kafka_classpath, java
 
 TOOLS = "org.apache.kafka.tools"
 

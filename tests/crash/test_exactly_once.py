@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from millrace.jars import JarsUnavailable, apache_kafka_classpath, java
 from millrace.testing import BrokerProcess
 from millrace.testing.apache_kafka import TOOL_JVM_OPTIONS
-from millrace.testing.jars import JarsUnavailable, apache_kafka_classpath, java
 
 from .plan import seeds
 from .processor import GROUP, SINK, SOURCE, process

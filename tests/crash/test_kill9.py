@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from millrace.jars import JarsUnavailable, apache_kafka_classpath
 from millrace.testing import BrokerProcess
 from millrace.testing.apache_kafka import run_tool
-from millrace.testing.jars import JarsUnavailable, apache_kafka_classpath
 
 from .load import Ledger, Load, key_of
 from .plan import BROKER_PROPERTIES, Plan, seeds

@@ -7,9 +7,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millrace.config import LogConfig
+from millrace.jars import JarsUnavailable, apache_kafka_classpath
 from millrace.storage.log import Log
 from millrace.testing.apache_kafka import ApacheKafka
-from millrace.testing.jars import JarsUnavailable, apache_kafka_classpath
 from millrace.wire.compression import Codec
 from millrace.wire.records import Record, build_batch, check_batch, iterate_batches, iterate_records
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from millrace.config import LogConfig
+from millrace.jars import JarsUnavailable, apache_kafka_classpath, java
 from millrace.storage.log import Log
-from millrace.testing.jars import JarsUnavailable, apache_kafka_classpath, java
 from millrace.wire.compression import Codec
 from millrace.wire.records import Record, build_batch
 

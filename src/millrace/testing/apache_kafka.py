@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from millrace.testing.jars import apache_kafka_classpath, java
+from millrace.jars import apache_kafka_classpath, java
 
 # What kafka-server-start.sh gives the JVM when the user sets nothing.
 BROKER_JVM_OPTIONS = (

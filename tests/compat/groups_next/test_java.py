@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from millrace.jars import JarsUnavailable, apache_kafka_classpath, java, kafka_clients_classpath
 from millrace.testing import Broker
 from millrace.testing.apache_kafka import TOOL_JVM_OPTIONS, run_tool
-from millrace.testing.jars import JarsUnavailable, apache_kafka_classpath, java, kafka_clients_classpath
 
 from .members import QUICK, Crew
 

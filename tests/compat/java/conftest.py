@@ -1,6 +1,6 @@
 import pytest
 
-from millrace.testing.jars import JarsUnavailable, apache_kafka_classpath, java
+from millrace.jars import JarsUnavailable, apache_kafka_classpath, java
 
 
 @pytest.fixture(scope="session", autouse=True)

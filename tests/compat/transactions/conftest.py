@@ -3,8 +3,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from millrace.jars import JarsUnavailable, apache_kafka_classpath, java
 from millrace.testing import Broker
-from millrace.testing.jars import JarsUnavailable, apache_kafka_classpath, java
 
 from .reading import SECONDS, Reading
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from millrace.jars import apache_kafka_classpath, java, kafka_clients_classpath
 from millrace.testing import Broker
 from millrace.testing.apache_kafka import TOOL_JVM_OPTIONS
-from millrace.testing.jars import apache_kafka_classpath, java, kafka_clients_classpath
 
 from .conftest import PROPERTIES
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from millrace.testing import jars
-from millrace.testing.jars import Jar, JarsUnavailable
+from millrace import jars
+from millrace.jars import Jar, JarsUnavailable
 
 CONTENTS = b"not really a jar"
 JAR = Jar("org.example", "thing", "1.0", hashlib.sha256(CONTENTS).hexdigest())

@@ -1,4 +1,4 @@
-"""Locked Java jars for tests and benchmarks: fetched once, checked, kept, and used offline from then on."""
+"""Locked Java jars: fetched once, checked, kept, and used offline from then on."""
 
 import fcntl
 import hashlib
@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-LOCK_FILE = Path(__file__).with_name("kafka-jars.lock")
+LOCK_FILE = Path(__file__).with_name("jars.lock")
 
 # Names no registry: Ivy's own default is used, without POMs (the lock is already complete),
 # without checksum files (the lock holds stronger ones) and without looking into ~/.m2 or ~/.ivy2,
@@ -66,14 +66,30 @@ def kafka_clients_classpath(version: str) -> str:
     return classpath(f"kafka-clients-{version}")
 
 
+def spark_kafka_jars() -> list[Path]:
+    """Spark's Kafka connector and what it needs beside Spark's own jars."""
+    return files("spark-kafka")
+
+
 def classpath(section: str) -> str:
     """The class path of one section of the lock file, fetched now if it is not in the cache."""
+    return os.pathsep.join(map(str, files(section)))
+
+
+def files(section: str) -> list[Path]:
+    """The jars of one section of the lock file, fetched now where they are not in the cache."""
     jars = locked_jars(section)
     directory = cache_directory()
-    missing = [jar for jar in jars if not (directory / jar.file_name).exists()]
+    missing = missing_jars(section)
     if missing:
         fetch(missing, directory)
-    return os.pathsep.join(str(directory / jar.file_name) for jar in jars)
+    return [directory / jar.file_name for jar in jars]
+
+
+def missing_jars(section: str) -> list[Jar]:
+    """The jars of one section of the lock file that are not in the cache yet."""
+    directory = cache_directory()
+    return [jar for jar in locked_jars(section) if not (directory / jar.file_name).exists()]
 
 
 @cache
