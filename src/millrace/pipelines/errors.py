@@ -5,3 +5,7 @@ from __future__ import annotations
 
 class PipelineError(Exception):
     """A pipeline cannot be loaded, started or continued; the message ends with the remedy."""
+
+
+class BrokerAway(PipelineError):
+    """The broker does not answer; it may come back."""

@@ -1,0 +1,393 @@
+"""Runs a pipeline: starts its queries, sees that they go on, and stops them between two batches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millrace.pipelines import (
+    checkpoint,
+    codecs,
+    dead_letters,
+    failures,
+    modes,
+    offsets,
+    plans,
+    reading,
+    writing,
+)
+from millrace.pipelines.checkpoint import Fingerprint
+from millrace.pipelines.errors import PipelineError
+from millrace.pipelines.exactly_once import ExactlyOnce
+from millrace.pipelines.log import LogTopic
+from millrace.pipelines.modes import Choice
+from millrace.pipelines.pipeline import ONLY_OUTPUT, Pipeline
+from millrace.pipelines.query_settings import applied
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQueryProgress
+
+    WriteBatch = Callable[[DataFrame, int], None]
+
+LOOK_SECONDS = 0.2
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 5.0
+STOP_SECONDS = 300.0
+
+# Real-time mode reports once a batch; this is how old the lag that others see may get.
+REAL_TIME_BATCH = "5 seconds"
+
+
+@dataclass
+class Query:
+    """One of the queries of a run: its plan, how it runs, and, while it does, Spark's handle of it."""
+
+    name: str
+    topic: LogTopic
+    frame: DataFrame
+    choice: Choice
+    delivery: str
+    running: StreamingQuery | None = None
+    progress: StreamingQueryProgress | None = None
+    reached: offsets.Offsets = field(default_factory=dict)
+
+
+class Run:
+    """A pipeline's queries on a session, supervised by a thread of its own.
+
+    `start` are offsets by topic and partition that go before the inputs' own, for a run without a checkpoint;
+    `outputs` are topics that replace declared ones; `name` replaces the pipeline's; `around_batches` wraps what
+    writes the batches of a query, which it gets with the query's name.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        spark: SparkSession,
+        bootstrap: str,
+        *,
+        checkpoints: str | Path,
+        available_now: bool = False,
+        start: Mapping[str, Mapping[int, int]] | None = None,
+        outputs: Mapping[str, LogTopic] | None = None,
+        name: str | None = None,
+        around_batches: Callable[[str, WriteBatch], WriteBatch] | None = None,
+    ) -> None:
+        self.pipeline = pipeline
+        self.name = name or pipeline.name
+        self.bootstrap = bootstrap
+        self.planned: list[Query] = []
+        self.waiting_for_broker: bool = False
+        self.notes: list[str] = []
+        """What the user should know, such as a mode that Spark has refused."""
+        self._spark = spark
+        self._checkpoints = str(checkpoints)
+        self._available_now = available_now
+        self._start = start
+        self._outputs = {**pipeline.outputs, **(outputs or {})}
+        self._around = around_batches
+        self._failure: PipelineError | None = None
+        self._stopping = threading.Event()
+        self._ended = threading.Event()
+        self._lock = threading.RLock()
+        self._supervisor: threading.Thread | None = None
+        self._commits: offsets.Commits | None = None
+        self._progress: offsets.Progress | None = None
+        self._locks: list[checkpoint.Lock] = []
+
+    # Life
+
+    @property
+    def queries(self) -> list[StreamingQuery]:
+        """Spark's queries, the outputs' first."""
+        return [one.running for one in self.planned if one.running is not None]
+
+    def plan(self) -> list[Query]:
+        """What the run consists of, without starting anything."""
+        frames = {
+            name: reading.stream(self._spark, topic, self.bootstrap, start=self._starts(topic))
+            for name, topic in self.pipeline.inputs.items()
+        }
+        planned = []
+        for output, frame in self.pipeline.apply(frames).items():
+            topic = self._outputs[output]
+            name = self.name if output == ONLY_OUTPUT else f"{self.name}.{output}"
+            encoded = codecs.encode(frame, topic)
+            choice = modes.choose(
+                self.pipeline,
+                encoded,
+                available_now=self._available_now,
+                wrapped=self._around is not None,
+                tasks=self._tasks(encoded),
+            )
+            planned.append(Query(name, topic, encoded, choice, self.pipeline.delivery))
+        for name, topic in self.pipeline.inputs.items():
+            if dead_letters.wanted(topic):
+                letters = dead_letters.stream(
+                    self._spark, topic, self.bootstrap, self.name, start=self._starts(topic)
+                )
+                planned.append(
+                    Query(
+                        f"{self.name}.dead-letters.{name}",
+                        dead_letters.output(topic),
+                        letters,
+                        modes.COMPANION,
+                        self.pipeline.delivery,
+                    )
+                )
+        return planned
+
+    def start(self) -> None:
+        """Start the queries; waits for a broker that is away."""
+        try:
+            self._begin()
+        except BaseException:
+            self._release()
+            raise
+        self._supervisor = threading.Thread(
+            target=self._supervise, name=f"millrace-run-{self.name}", daemon=True
+        )
+        self._supervisor.start()
+
+    def stop(self, *, now: bool = False) -> None:
+        """End after the batches that are being worked on; `now` leaves them to the next run."""
+        self._stopping.set()
+        with self._lock:
+            for query in self.queries:
+                if now:
+                    query.stop()
+                else:
+                    _end_after_batch(self._spark, query)
+        if self._supervisor is None:
+            self._release()
+        elif threading.current_thread() is not self._supervisor:
+            self._supervisor.join(STOP_SECONDS)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the run ends, which it does by itself only if it failed or has done all; whether it has."""
+        ended = self._ended.wait(timeout)
+        if ended and self._failure is not None:
+            raise self._failure
+        return ended
+
+    def process_all_available(self) -> None:
+        """Wait until everything that is in the inputs now is in the outputs."""
+        for one in self.planned:
+            while not self._ended.is_set():
+                query = one.running
+                try:
+                    if query is not None:
+                        _process_all(one, query, self.bootstrap)
+                        break
+                except Exception:
+                    # The supervisor decides what becomes of it: another try, or the end.
+                    pass
+                self._ended.wait(LOOK_SECONDS)
+        if self._failure is not None:
+            raise self._failure
+
+    # Starting
+
+    def _starts(self, topic: LogTopic) -> dict[str, Mapping[int, int]] | None:
+        """Of the offsets to begin with those that are of this input."""
+        if self._start is None or topic.table:
+            return None
+        names = reading.topics(topic, self.bootstrap)
+        return {name: self._start[name] for name in names if name in self._start} or None
+
+    def _begin(self) -> None:
+        self.planned = self._patiently(self.plan)
+        names = [one.name for one in self.planned]
+        for name in names:
+            self._locks.append(checkpoint.lock(self._checkpoints, name))
+        for one in self.planned:
+            self._patiently(lambda one=one: self._check(one))
+        self._commits = offsets.Commits(self.bootstrap)
+        self._progress = offsets.Progress(self._commits, names, self._note)
+        self._spark.streams.addListener(self._progress)
+        for one in self.planned:
+            self._start_query(one)
+
+    def _check(self, one: Query) -> None:
+        """Refuse a checkpoint that does not fit before data is touched."""
+        streams = [topic for topic in self.pipeline.inputs.values() if not topic.table]
+        names = {name for topic in streams for name in reading.topics(topic, self.bootstrap)}
+        now = Fingerprint.of(
+            one.frame, one.topic.name, one.delivery, one.choice.mode, sorted(names), self.bootstrap
+        )
+        may_lose = any(topic.options.get("failOnDataLoss", "").lower() == "false" for topic in streams)
+        checkpoint.check(self._spark, self._checkpoints, one.name, now, self.bootstrap, may_lose=may_lose)
+
+    def _tasks(self, frame: DataFrame) -> int:
+        """How many tasks read the sources of a query."""
+        wanted = set(plans.sources(frame))
+        names = [
+            name
+            for topic in self.pipeline.inputs.values()
+            if topic.name in wanted
+            for name in reading.topics(topic, self.bootstrap)
+        ]
+        found = offsets.partitions(offsets.admin(self.bootstrap), names)
+        return sum(map(len, found.values()))
+
+    def _start_query(self, one: Query) -> None:
+        with self._lock:
+            if self._stopping.is_set():
+                return
+            settings = {**one.choice.settings, **self.pipeline.settings}
+            with applied(self._spark, settings):
+                one.running = self._writer(one).start()
+
+    def _writer(self, one: Query) -> Any:
+        location = checkpoint.location(self._checkpoints, one.name)
+        writer = (
+            one.frame.writeStream.queryName(one.name)
+            .outputMode(one.choice.output_mode)
+            .option("checkpointLocation", location)
+        )
+        if one.delivery == "exactly-once":
+            writer = writer.foreachBatch(self._wrapped(one, ExactlyOnce(one.name, one.topic, self.bootstrap)))
+        elif self._around is not None:
+            topic = one.topic
+            writer = writer.foreachBatch(
+                self._wrapped(one, lambda frame, _: writing.write_batch(frame, topic, self.bootstrap))
+            )
+        else:
+            writer = writing.at_least_once(writer, self.bootstrap, one.topic)
+            if one.choice.is_async:
+                writer = writer.options(**modes.ASYNC_OPTIONS)
+        return writer.trigger(**self._trigger(one))
+
+    def _wrapped(self, one: Query, write: WriteBatch) -> WriteBatch:
+        return write if self._around is None else self._around(one.name, write)
+
+    def _trigger(self, one: Query) -> dict[str, Any]:
+        if self._available_now:
+            return {"availableNow": True}
+        if one.choice.mode == "real-time":
+            return {"realTime": self.pipeline.trigger or REAL_TIME_BATCH}
+        return {"processingTime": self.pipeline.trigger or "0 seconds"}
+
+    # Supervising
+
+    def _note(self, progress: StreamingQueryProgress) -> None:
+        for one in self.planned:
+            if one.name == progress.name:
+                one.progress = progress
+                one.reached = offsets.reached(progress) or one.reached
+
+    def _supervise(self) -> None:
+        try:
+            while not self._all_ended():
+                time.sleep(LOOK_SECONDS)
+                for one in self.planned:
+                    self._look_after(one)
+        except PipelineError as error:
+            self._failure = error
+        except Exception as error:
+            self._failure = failures.explained(error, self.name, self.bootstrap)
+        finally:
+            self._finish()
+
+    def _all_ended(self) -> bool:
+        return all(one.running is None or not one.running.isActive for one in self.planned) and (
+            self._stopping.is_set() or all(not _failed(one) for one in self.planned)
+        )
+
+    def _look_after(self, one: Query) -> None:
+        if one.running is None or one.running.isActive or self._stopping.is_set():
+            return
+        error = one.running.exception()
+        if error is None:
+            return
+        if one.choice.mode == "real-time" and one.progress is None and failures.is_refusal(error):
+            one.choice = modes.refused(one.choice, error)
+            self.notes.append(f"{one.name}: {one.choice.why}")
+        elif not failures.is_about_connection(error):
+            raise failures.explained(
+                error, one.name, self.bootstrap, checkpoint.location(self._checkpoints, one.name)
+            )
+        else:
+            self._patiently(lambda: offsets.cluster_id(self.bootstrap))
+        self._start_query(one)
+
+    def _patiently(self, action: Callable[[], Any]) -> Any:
+        """Do something that needs the broker, as often as it is away."""
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                result = action()
+            except Exception as error:
+                if not failures.is_about_connection(error):
+                    raise
+                self.waiting_for_broker = True
+                if self._stopping.wait(pause):
+                    raise PipelineError(
+                        f"{self.name} was stopped while it waited for the broker at {self.bootstrap}"
+                    ) from error
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            else:
+                self.waiting_for_broker = False
+                return result
+
+    def _finish(self) -> None:
+        with self._lock:
+            for query in self.queries:
+                if query.isActive:
+                    query.stop()
+        self._release()
+        self._ended.set()
+
+    def _release(self) -> None:
+        if self._progress is not None:
+            self._spark.streams.removeListener(self._progress)
+            # What the listener has not been told yet: events come a little after the batch.
+            for query in self.queries:
+                if (last := query.lastProgress) is not None:
+                    self._progress.record(last)
+            self._progress = None
+        if self._commits is not None:
+            self._commits.close()
+            self._commits = None
+        while self._locks:
+            self._locks.pop().release()
+
+
+def _failed(one: Query) -> bool:
+    return one.running is not None and not one.running.isActive and one.running.exception() is not None
+
+
+def _process_all(one: Query, query: StreamingQuery, bootstrap: str) -> None:
+    if one.choice.mode != "real-time":
+        query.processAllAvailable()
+        return
+    # Spark's own method does not know real-time mode: wait until a batch has ended behind what is there now.
+    wanted = offsets.end_offsets(bootstrap, one.reached or _topics_of(query))
+    while query.isActive and (not one.reached or offsets.behind(one.reached, wanted)):
+        time.sleep(LOOK_SECONDS / 4)
+    if not query.isActive:
+        query.processAllAvailable()
+
+
+def _topics_of(query: StreamingQuery) -> list[str]:
+    return list(offsets.reached(query.lastProgress)) if query.lastProgress else []
+
+
+def _end_after_batch(spark: SparkSession, query: StreamingQuery) -> None:
+    """Let a query end when its batch is through; Spark's own `stop` would break the batch off."""
+    if not query.isActive:
+        return
+    execution = query._jsq.streamingQuery()
+    runtime = spark._jvm.org.apache.spark.sql.execution.streaming.runtime
+    terminated = getattr(getattr(runtime, "TERMINATED$"), "MODULE$")
+    # Its loop looks at this between batches; nothing is interrupted.
+    execution.state().set(terminated)
+    if not query.status["isTriggerActive"]:
+        # It sleeps until the next trigger, which may be far.
+        query.stop()
