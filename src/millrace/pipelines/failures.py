@@ -48,7 +48,10 @@ def explained(error: BaseException, query: str, bootstrap: str, log: str | None 
             f"{query} does not fit the state in its checkpoint ({_first_line(text)}); undo the change, give the"
             f" pipeline another name, or delete the checkpoint{more}"
         )
-    return PipelineError(f"{query} failed: {cause(text)}{more}")
+    told = PipelineError(f"{query} failed: {cause(text)}{more}")
+    if trace := own_traceback(text):
+        told.add_note(trace)
+    return told
 
 
 def text_of(error: BaseException) -> str:
@@ -76,6 +79,13 @@ def cause(text: str) -> str:
                 return _shortened(line)
     caused = re.findall(r"Caused by: (?:[\w.$]+\.)?([\w$]+(?:: [^\n]+)?)", text)
     return _shortened(caused[-1] if caused else _first_line(text))
+
+
+def own_traceback(text: str) -> str:
+    """The user's lines of a Python function's traceback, without Spark's and Java's, if there are any."""
+    after = text.rpartition("Traceback (most recent call last)")[2]
+    frames = re.findall(r'^  File "[^"\n]+", line \d+.*\n(?:    .*\n)*', after, re.MULTILINE)
+    return "".join(frame for frame in frames if not re.search(r'/(pyspark|py4j)/[^"]*"', frame)).rstrip("\n")
 
 
 def _first_line(text: str) -> str:

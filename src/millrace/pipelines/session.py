@@ -80,6 +80,14 @@ def session(
     return SparkSession.builder.config(conf=SparkConf().setAll(list(wanted.items()))).getOrCreate()
 
 
+def is_running() -> bool:
+    """Whether this process has a Spark session already; there can be only one."""
+    _require_pyspark()
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is not None
+
+
 def local_master(slots: int | None = None) -> str:
     """This machine, with a task slot per core, and more where a query needs them."""
     return f"local[{max(slots or 1, cores())}]"

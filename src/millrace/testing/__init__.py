@@ -1,18 +1,47 @@
-"""What tests of streaming code need: a real broker in milliseconds, and faults on demand."""
+"""What tests of streaming code need: a real broker in milliseconds, faults on demand, pipelines run."""
+
+from typing import TYPE_CHECKING, Any
 
 from millrace.testing.broker import Broker, BrokerProcess, free_port
 from millrace.testing.clock import ManualClock
 from millrace.testing.disk import FaultyDisk
 from millrace.testing.faults import delay, drop, drop_answer, fail
 
+if TYPE_CHECKING:
+    from millrace.testing.pipelines import ABORT, PAUSE, Mark, run_pipeline, spark_session
+    from millrace.testing.records import Output, Record, read_records, write_records
+
 __all__ = [
+    "ABORT",
+    "PAUSE",
     "Broker",
     "BrokerProcess",
     "FaultyDisk",
     "ManualClock",
+    "Mark",
+    "Output",
+    "Record",
     "delay",
     "drop",
     "drop_answer",
     "fail",
     "free_port",
+    "read_records",
+    "run_pipeline",
+    "spark_session",
+    "write_records",
 ]
+
+_LAZY = {
+    **dict.fromkeys(("ABORT", "PAUSE", "Mark", "run_pipeline", "spark_session"), "pipelines"),
+    **dict.fromkeys(("Output", "Record", "read_records", "write_records"), "records"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What pipelines need is imported when it is asked for: a test of a broker alone stays light."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

@@ -1,0 +1,205 @@
+"""Run a pipeline in a test: records in, records out, and crashes wherever the test says.
+
+def test_words_are_counted(run_pipeline):
+    output = run_pipeline(words, lines=["to be", ABORT, "or not to be"])
+    assert output.newest["be"] == {"word": "be", "count": 2}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby, zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from millrace.pipelines import workers
+from millrace.pipelines.errors import PipelineError
+from millrace.pipelines.pipeline import ONLY_OUTPUT, Pipeline
+from millrace.testing.records import (
+    Output,
+    Record,
+    create_topics,
+    end_offsets,
+    read_records,
+    write_records,
+)
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame, SparkSession
+
+    WriteBatch = Callable[[DataFrame, int], None]
+
+__all__ = ["ABORT", "PAUSE", "Mark", "Output", "Record", "run_pipeline", "spark_session"]
+
+
+class Mark(enum.Enum):
+    """What happens between the records of an input."""
+
+    PAUSE = "the pipeline catches up with what is before, and stops"
+    BEFORE_WRITING = "the pipeline crashes when it has read and not written"
+    WHILE_WRITING = "the pipeline crashes when a task has written half, and others perhaps all"
+    AFTER_WRITING = "the pipeline crashes when it has written, and its checkpoint does not know yet"
+
+
+PAUSE = Mark.PAUSE
+ABORT = Mark.AFTER_WRITING
+
+
+class HasBootstrap(Protocol):
+    """A broker of `millrace.testing`, or whatever else has an address."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
+@contextlib.contextmanager
+def spark_session() -> Iterator[SparkSession]:
+    """A small session on this machine, as `millrace_spark` gives it: started here if there is none."""
+    from millrace.pipelines.session import is_running, session
+
+    settings = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+    is_mine = not is_running()
+    spark = session("tests", master="local[2]", settings=settings)
+    try:
+        yield spark
+    finally:
+        if is_mine:
+            spark.stop()
+
+
+def run_pipeline(
+    pipeline: Pipeline, spark: SparkSession, broker: HasBootstrap | str, /, **inputs: Iterable[Any]
+) -> Any:
+    """Feed a pipeline's inputs, run it until there is nothing left to do, and return its output.
+
+    Records are dicts for JSON, else str or bytes; a `Record` has a key, a time, headers or a partition too.
+    At a mark in one of the inputs, what is before it is processed first: as usual (PAUSE), or with a crash
+    (ABORT, or another `Mark`), after which the pipeline goes on from its checkpoint.
+
+    The result is an `Output` (a list of decoded values), or several by name if the pipeline has several.
+    """
+    __tracebackhide__ = True
+    bootstrap = broker if isinstance(broker, str) else broker.bootstrap
+    rounds = list(_rounds(pipeline, inputs))
+    topics = [*pipeline.inputs.values(), *pipeline.outputs.values()]
+    create_topics(
+        bootstrap, [name for topic in topics if not topic.pattern for name in topic.name.split(",")]
+    )
+    before = {name: end_offsets(bootstrap, topic) for name, topic in pipeline.outputs.items()}
+    workers.share_imports(spark)
+    workers.send_whole(pipeline.function.__module__)
+    crashes = _Crashes()
+    with tempfile.TemporaryDirectory(prefix="millrace-checkpoints-", ignore_cleanup_errors=True) as directory:
+        for number, one in enumerate(rounds):
+            written = sum(
+                write_records(bootstrap, pipeline.inputs[name], fed) for name, fed in one.records.items()
+            )
+            if written or crashes.happened or number == 0:
+                crashes.prepare(one.end, is_new=written > 0)
+                _run(pipeline, spark, bootstrap, Path(directory), crashes)
+    outputs = {name: read_records(bootstrap, topic, before[name]) for name, topic in pipeline.outputs.items()}
+    return outputs[ONLY_OUTPUT] if outputs.keys() == {ONLY_OUTPUT} else outputs
+
+
+def _run(
+    pipeline: Pipeline, spark: SparkSession, bootstrap: str, checkpoints: Path, crashes: _Crashes
+) -> None:
+    from millrace.pipelines.running import Run
+
+    __tracebackhide__ = True
+    run = Run(
+        pipeline, spark, bootstrap, checkpoints=checkpoints, available_now=True, around_batches=crashes.around
+    )
+    try:
+        run.start()
+        run.wait()
+    except PipelineError as error:
+        if not crashes.happened:
+            # The frames are those of the run; what the user's code did is in the error and its notes.
+            raise error.with_traceback(None) from None
+    finally:
+        run.stop()
+
+
+@dataclass(frozen=True)
+class _Round:
+    """What is fed before a mark, by the input's name, and the mark."""
+
+    records: Mapping[str, list[Any]]
+    end: Mark
+
+
+def _rounds(pipeline: Pipeline, inputs: Mapping[str, Iterable[Any]]) -> Iterator[_Round]:
+    if unknown := inputs.keys() - pipeline.inputs.keys():
+        raise TypeError(
+            f"{pipeline.name} has no input called {', '.join(sorted(unknown))};"
+            f" it has {', '.join(pipeline.inputs)}"
+        )
+    pieces = {name: list(_pieces(inputs.get(name, ()))) for name in pipeline.inputs}
+    for together in zip_longest(*pieces.values(), fillvalue=([], PAUSE)):
+        fed = {name: records for name, (records, _) in zip(pieces, together, strict=True)}
+        crashing = [mark for _, mark in together if mark is not PAUSE]
+        yield _Round(fed, crashing[0] if crashing else PAUSE)
+
+
+def _pieces(records: Iterable[Any]) -> Iterator[tuple[list[Any], Mark]]:
+    """The records up to each mark, with the mark; the last ones are followed by a pause."""
+    piece: list[Any] = []
+    for is_mark, group in groupby(records, lambda item: isinstance(item, Mark)):
+        if not is_mark:
+            piece = list(group)
+            continue
+        for mark in group:
+            yield piece, mark
+            piece = []
+    yield piece, PAUSE
+
+
+class Crash(Exception):
+    """The crash that a mark in the input has asked for."""
+
+
+@dataclass
+class _Crashes:
+    """Lets a batch of each query crash, once a round."""
+
+    mark: Mark = PAUSE
+    is_new: bool = True
+    happened: bool = False
+    crashed: dict[str, int] = field(default_factory=dict)
+    """The batch of each query that crashed last."""
+
+    def prepare(self, mark: Mark, *, is_new: bool) -> None:
+        """Crash like this: in the first batch that has new records, or once more in the last one."""
+        self.mark, self.is_new, self.happened = mark, is_new, False
+
+    def around(self, query: str, write: WriteBatch) -> WriteBatch:
+        """What a query writes its batches with."""
+        # After a crash the same batch comes again, before the one with new records.
+        first = self.crashed.get(query, -1) + self.is_new
+
+        def crashing(frame: DataFrame, batch: int) -> None:
+            if self.mark is PAUSE or batch < first:
+                write(frame, batch)
+                return
+            self.happened = True
+            self.crashed[query] = batch
+            if self.mark is Mark.WHILE_WRITING:
+                write(frame.mapInArrow(_fail_at_the_end, frame.schema), batch)
+            elif self.mark is Mark.AFTER_WRITING:
+                write(frame, batch)
+            raise Crash(self.mark.value)
+
+        return crashing
+
+
+def _fail_at_the_end(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    """The rows as they are; but the first task fails when it has handed them on."""
+    yield from batches
+    if workers.task_number() == 0:
+        raise Crash(Mark.WHILE_WRITING.value)
