@@ -58,6 +58,13 @@ def _consume(name: str, title: str, **parameters: object) -> Workload:
     return Workload(name, title, "consume", parameters, "records", 6, CONSUME_BARS, prefilled=True)
 
 
+def _one_message(name: str, how: str, bar: Bar | None, *, connections: int) -> Workload:
+    parameters = {"requests": 50_000, "record_bytes": 100, "connections": connections, "partitions": 6}
+    bars = {"requests/s": bar, "broker CPU µs/request": None}
+    title = f"produce requests of one 100 B record, {how}"
+    return Workload(name, title, "one-message", parameters, "requests", 6, bars)
+
+
 SMALL_RECORD_BARS = {"MB/s": at_least(1.0), "broker CPU s/GB": at_most(0.4)}
 CONSUME_BARS = {"MB/s": at_least(1.0), "broker CPU s/GB": at_most(0.4)}
 
@@ -90,21 +97,14 @@ WORKLOADS = (
         "produce-1k",
         "produce 1 KB records, 6 partitions",
         {"MB/s": at_least(2.0), "broker CPU s/GB": at_most(0.3)},
-        records=1_000_000,
+        records=300_000,
         record_bytes=1000,
         acks="1",
     ),
     _consume("consume-100", "consume 100 B records", records=5_000_000, record_bytes=100),
     _consume("consume-1k", "consume 1 KB records", records=2_000_000, record_bytes=1000),
-    Workload(
-        "one-message",
-        "produce requests of one 100 B record",
-        "one-message",
-        {"requests": 50_000, "record_bytes": 100, "connections": 8, "partitions": 6},
-        "requests",
-        6,
-        {"requests/s": at_least(4.0), "broker CPU µs/request": None},
-    ),
+    _one_message("one-message", "over one connection", at_least(4.0), connections=1),
+    _one_message("one-message-8", "over eight connections", None, connections=8),
     Workload(
         "ack-latency",
         "acknowledgement latency, one record on its way",
