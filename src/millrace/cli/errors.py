@@ -32,8 +32,9 @@ def explain(error: Exception) -> str:
             return str(error)
     from millrace.broker import StartupError
     from millrace.config import ConfigError
+    from millrace.pipelines.errors import PipelineError
 
-    if isinstance(error, (StartupError, ConfigError)):
+    if isinstance(error, (StartupError, ConfigError, PipelineError)):
         return str(error)
     return f"{type(error).__name__}: {error}; MILLRACE_DEBUG=1 shows where it came from"
 

@@ -36,6 +36,9 @@ COMMANDS: dict[str, dict[str, str]] = {
         "broker-api-versions": "Show which versions of which requests the brokers speak.",
         "dump-log": "Print and verify segment, index and snapshot files.",
     },
+    "Pipelines on Spark": {
+        "run": "Run a pipeline over the log: live, or over history.",
+    },
     "Measure": {
         "producer-perf-test": "Measure how fast records can be produced.",
         "consumer-perf-test": "Measure how fast records can be consumed.",

@@ -9,8 +9,22 @@
 `millrace run job.py` runs it.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from millrace.pipelines import log
 from millrace.pipelines.errors import PipelineError
 from millrace.pipelines.pipeline import Pipeline, pipeline
 
-__all__ = ["Pipeline", "PipelineError", "log", "pipeline"]
+if TYPE_CHECKING:
+    from millrace.pipelines.session import session
+
+__all__ = ["Pipeline", "PipelineError", "log", "pipeline", "session"]
+
+
+def __getattr__(name: str) -> Any:
+    # Declaring a pipeline should not take the time that Spark takes to import.
+    if name == "session":
+        from millrace.pipelines.session import session
+
+        return session
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

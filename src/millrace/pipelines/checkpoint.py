@@ -150,8 +150,9 @@ def check(
         if before is not None:
             if change := incompatible(before, now):
                 raise PipelineError(
-                    f"{query} {change}, which its checkpoint does not fit; undo that, or give it another name"
-                    f" (--name), or build its output anew with `millrace replay`, or delete {place} to begin anew"
+                    f"{query} {change}, which its checkpoint does not fit; undo that, or give it another"
+                    " name (--name), or build its output anew with `millrace replay`, or delete"
+                    f" {place} to begin anew"
                 )
             _refuse_other_topics(query, place, before, now)
         _refuse_lost_offsets(query, place, files, bootstrap, may_lose)
@@ -220,8 +221,8 @@ def _refuse_other_topics(query: str, place: str, before: Fingerprint, now: Finge
                 else f"was made before the topic {topic} was deleted and made anew"
             )
             raise PipelineError(
-                f"the checkpoint of {query} {what}: its offsets mean nothing here; delete {place} to begin anew,"
-                " or give the pipeline another name (--name)"
+                f"the checkpoint of {query} {what}: its offsets mean nothing here; delete {place} to begin"
+                " anew, or give the pipeline another name (--name)"
             )
 
 
@@ -236,8 +237,8 @@ def _refuse_lost_offsets(query: str, place: str, files: Directory, bootstrap: st
                 if reason := _lost(offset, first[topic].get(partition), last[topic].get(partition)):
                     raise PipelineError(
                         f"the checkpoint of {query} is at offset {offset} of {topic}-{partition}, {reason};"
-                        f" delete {place} to begin anew, or declare options={{'failOnDataLoss': 'false'}} on the"
-                        " input to go on with what there is"
+                        f" delete {place} to begin anew, or declare options={{'failOnDataLoss': 'false'}} on"
+                        " the input to go on with what there is"
                     )
 
 

@@ -45,8 +45,8 @@ def explained(error: BaseException, query: str, bootstrap: str, log: str | None 
         return BrokerAway(f"the broker at {bootstrap} does not answer; start it, or see --bootstrap-server")
     if _STATE.search(text):
         return PipelineError(
-            f"{query} does not fit the state in its checkpoint ({_first_line(text)}); undo the change, give the"
-            f" pipeline another name, or delete the checkpoint{more}"
+            f"{query} does not fit the state in its checkpoint ({_first_line(text)}); undo the change, give"
+            f" the pipeline another name, or delete the checkpoint{more}"
         )
     told = PipelineError(f"{query} failed: {cause(text)}{more}")
     if trace := own_traceback(text):

@@ -1,21 +1,25 @@
-"""How a query runs: in real-time mode where plan, source and sink allow it, in micro-batches otherwise, and why.
+"""How a query runs: in real-time mode where plan, source and sink allow it, else in micro-batches; and why.
 
 What Spark 4.3 accepts in real-time mode was found by trying; if it refuses all the same, the run falls back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from millrace.pipelines import plans
+from confluent_kafka import KafkaException
+
+from millrace.pipelines import offsets, plans, reading
 from millrace.pipelines.pipeline import Pipeline
+from millrace.pipelines.session import cores
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# Writes how far a query is while the next batch runs already, for every batch, so that a stop resumes exactly.
+MOST_SLOTS = 64
+# Writes how far a query is while the next batch runs; for every batch, so that a stop resumes exactly.
 ASYNC_OPTIONS: Mapping[str, str] = {
     "asyncProgressTrackingEnabled": "true",
     "asyncProgressTrackingCheckpointIntervalMs": "0",
@@ -117,6 +121,25 @@ def refused(choice: Choice, error: BaseException) -> Choice:
         why=f"Spark refuses this plan in real-time mode ({first[:300]})",
         settings=dict(STREAM_SETTINGS),
     )
+
+
+def slots_for(pipelines: Iterable[Pipeline], bootstrap: str, conf: Mapping[str, str]) -> int | None:
+    """How many task slots to ask for before there is a plan, so that real-time mode is not out of reach."""
+    wanted = 0
+    shuffled = int(conf.get("spark.sql.shuffle.partitions", cores()))
+    for pipeline in pipelines:
+        if pipeline.delivery != "at-least-once" or pipeline.mode == "micro-batch":
+            continue
+        streams = [topic for topic in pipeline.inputs.values() if not topic.table]
+        names = [name for topic in streams for name in reading.topics(topic, bootstrap)]
+        try:
+            found = offsets.partitions(offsets.admin(bootstrap), names)
+        except KafkaException:
+            # The broker is away; the run will wait for it, with the slots that there are.
+            continue
+        # A shuffle or two are common; a plan that has more is told how many slots it needs.
+        wanted += len(pipeline.outputs) * (sum(map(len, found.values())) + 2 * shuffled)
+    return min(wanted, MOST_SLOTS) or None
 
 
 def needed_slots(frame: DataFrame, tasks: int) -> int:

@@ -1,7 +1,7 @@
 """Offsets of topics and of consumer groups, and how far behind a query is, for every Kafka tool to see.
 
-Spark keeps the offsets of a query in its checkpoint, where no Kafka tool looks. `Progress` commits them to the
-consumer group of the query's name, without ever joining the group and without holding the query up.
+Spark keeps the offsets of a query in its checkpoint, where no Kafka tool looks. `Progress` commits them to
+the consumer group of the query's name, without ever joining the group and without holding the query up.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def start_offsets(bootstrap: str, topics: Iterable[str]) -> Offsets:
     return _offsets(bootstrap, topics, OffsetSpec.earliest())
 
 
-def end_offsets(bootstrap: str, topics: Iterable[str]) -> Offsets:
+def end_offsets(bootstrap: str, topics: Iterable[str], *, client: AdminClient | None = None) -> Offsets:
     """The offset that each partition's next record will get."""
-    return _offsets(bootstrap, topics, OffsetSpec.latest())
+    return _offsets(bootstrap, topics, OffsetSpec.latest(), client)
 
 
 def offsets_at(bootstrap: str, topics: Iterable[str], time: datetime) -> Offsets:
@@ -173,7 +173,7 @@ def reached(progress: Any) -> Offsets:
 
 
 class Commits:
-    """Commits offsets to groups from a thread of its own; what cannot be committed now is tried again later."""
+    """Commits offsets to groups from a thread of its own; what fails is tried again later."""
 
     def __init__(self, bootstrap: str, settings: Mapping[str, str] | None = None) -> None:
         self._client = admin(bootstrap, settings)
@@ -262,15 +262,16 @@ class Progress(StreamingQueryListener):
             self._on_progress(progress)
 
 
-def _offsets(bootstrap: str, topics: Iterable[str], spec: Any) -> Offsets:
-    client = admin(bootstrap)
+def _offsets(bootstrap: str, topics: Iterable[str], spec: Any, client: AdminClient | None = None) -> Offsets:
+    client = client or admin(bootstrap)
     with _explained(bootstrap):
         found: Offsets = {}
         asked: dict[TopicPartition, Any] = {}
         for topic, numbers in partitions(client, topics).items():
             if not numbers:
                 raise PipelineError(
-                    f"there is no topic {topic} at {bootstrap}; `millrace topics --create --topic {topic}` makes it"
+                    f"there is no topic {topic} at {bootstrap};"
+                    f" `millrace topics --create --topic {topic}` makes it"
                 )
             asked |= {TopicPartition(topic, partition): spec for partition in numbers}
         for place, answer in client.list_offsets(asked, request_timeout=REQUEST_SECONDS).items():

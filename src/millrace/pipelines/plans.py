@@ -16,7 +16,7 @@ Node = Any
 
 @dataclass(frozen=True, slots=True)
 class Stateful:
-    """An operator that keeps state between batches, as far as it decides whether the state can be used again."""
+    """An operator that keeps state between batches, and what decides whether the state can be used again."""
 
     operator: str
     keys: tuple[str, ...]

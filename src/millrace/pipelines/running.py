@@ -23,6 +23,7 @@ from millrace.pipelines import (
 from millrace.pipelines.checkpoint import Fingerprint
 from millrace.pipelines.errors import PipelineError
 from millrace.pipelines.exactly_once import ExactlyOnce
+from millrace.pipelines.files import Directory
 from millrace.pipelines.log import LogTopic
 from millrace.pipelines.modes import Choice
 from millrace.pipelines.pipeline import ONLY_OUTPUT, Pipeline
@@ -62,8 +63,8 @@ class Run:
     """A pipeline's queries on a session, supervised by a thread of its own.
 
     `start` are offsets by topic and partition that go before the inputs' own, for a run without a checkpoint;
-    `outputs` are topics that replace declared ones; `name` replaces the pipeline's; `around_batches` wraps what
-    writes the batches of a query, which it gets with the query's name.
+    `outputs` are topics that replace declared ones; `name` replaces the pipeline's; `around_batches` wraps
+    what writes the batches of a query, which it gets with the query's name.
     """
 
     def __init__(
@@ -84,6 +85,8 @@ class Run:
         self.bootstrap = bootstrap
         self.planned: list[Query] = []
         self.waiting_for_broker: bool = False
+        self.on_progress: Callable[[Any], None] | None = None
+        """Is told of every batch."""
         self.notes: list[str] = []
         """What the user should know, such as a mode that Spark has refused."""
         self._spark = spark
@@ -143,13 +146,26 @@ class Run:
                 )
         return planned
 
+    def location(self, query: str) -> str:
+        """The checkpoint of one of its queries."""
+        return checkpoint.location(self._checkpoints, query)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return self._ended.is_set()
+
     def start(self) -> None:
         """Start the queries; waits for a broker that is away."""
         try:
             self._begin()
-        except BaseException:
-            self._release()
-            raise
+        except BaseException as error:
+            if not self._stopping.is_set():
+                self._failure = failures.explained(error, self.name, self.bootstrap)
+            self._finish()
+            if self._failure is not None:
+                raise self._failure from error
+            return
         self._supervisor = threading.Thread(
             target=self._supervise, name=f"millrace-run-{self.name}", daemon=True
         )
@@ -164,17 +180,20 @@ class Run:
                     query.stop()
                 else:
                     _end_after_batch(self._spark, query)
-        if self._supervisor is None:
-            self._release()
-        elif threading.current_thread() is not self._supervisor:
-            self._supervisor.join(STOP_SECONDS)
+        supervisor = self._supervisor
+        if supervisor is not None and threading.current_thread() is not supervisor:
+            supervisor.join(STOP_SECONDS)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the run ends, which it does by itself only if it failed or has done all; whether it has."""
+        """Wait until the run ends, by `stop` or a failure or because all is done; whether it has ended."""
         ended = self._ended.wait(timeout)
         if ended and self._failure is not None:
             raise self._failure
         return ended
+
+    def join(self) -> None:
+        """Wait until nothing of it runs any more, however it ended."""
+        self._ended.wait(STOP_SECONDS)
 
     def process_all_available(self) -> None:
         """Wait until everything that is in the inputs now is in the outputs."""
@@ -281,6 +300,8 @@ class Run:
             if one.name == progress.name:
                 one.progress = progress
                 one.reached = offsets.reached(progress) or one.reached
+        if self.on_progress is not None:
+            self.on_progress(progress)
 
     def _supervise(self) -> None:
         try:
@@ -310,12 +331,18 @@ class Run:
             one.choice = modes.refused(one.choice, error)
             self.notes.append(f"{one.name}: {one.choice.why}")
         elif not failures.is_about_connection(error):
-            raise failures.explained(
-                error, one.name, self.bootstrap, checkpoint.location(self._checkpoints, one.name)
-            )
+            raise self._explained(one, error)
         else:
             self._patiently(lambda: offsets.cluster_id(self.bootstrap))
         self._start_query(one)
+
+    def _explained(self, one: Query, error: BaseException) -> PipelineError:
+        log = Directory(self._spark, self._checkpoints)
+        name = f"{one.name}.log"
+        log.write(name, failures.text_of(error) + "\n")
+        return failures.explained(
+            error, one.name, self.bootstrap, checkpoint.location(self._checkpoints, name)
+        )
 
     def _patiently(self, action: Callable[[], Any]) -> Any:
         """Do something that needs the broker, as often as it is away."""
@@ -328,9 +355,7 @@ class Run:
                     raise
                 self.waiting_for_broker = True
                 if self._stopping.wait(pause):
-                    raise PipelineError(
-                        f"{self.name} was stopped while it waited for the broker at {self.bootstrap}"
-                    ) from error
+                    raise
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             else:
                 self.waiting_for_broker = False

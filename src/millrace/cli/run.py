@@ -1,0 +1,185 @@
+"""`millrace run`: a pipeline on Spark over the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from millrace.cli.errors import CommandError
+from millrace.cli.options import KafkaCommand, Target, broker_options, parse_pairs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from rich.console import Console
+
+    from millrace.pipelines import Pipeline
+
+
+@click.command("run", cls=KafkaCommand)
+@broker_options(broker_list=False)
+@click.argument("job", metavar="JOB")
+@click.option("--master", metavar="URL", help="Spark master.  [default: $MILLRACE_MASTER or this machine]")
+@click.option(
+    "--checkpoints",
+    metavar="DIR",
+    help="Where runs keep how far they are.  [default: $MILLRACE_CHECKPOINTS or millrace-checkpoints]",
+)
+@click.option(
+    "--from", "start", metavar="TIME", help="Not live, but over history: from here (2026-11-01, -2h)."
+)
+@click.option("--to", "end", metavar="TIME", help="Over history: up to here.")
+@click.option(
+    "--output", "outputs", multiple=True, metavar="[NAME=]TOPIC", help="Write to another topic than declared."
+)
+@click.option("--once", is_flag=True, help="Process what there is, and end.")
+@click.option("--explain", is_flag=True, help="Say how it would run and why, with Spark's plan, and end.")
+@click.option("--name", help="Another name for the pipeline: its own checkpoint and consumer group.")
+@click.option(
+    "--delivery",
+    type=click.Choice(["exactly-once", "at-least-once"]),
+    help="How often results appear if something fails.",
+)
+@click.option(
+    "--mode", type=click.Choice(["auto", "real-time", "micro-batch"]), help="Let the plan decide, or not."
+)
+@click.option("--conf", "settings", multiple=True, metavar="K=V", help="Any Spark setting.")
+def command(
+    *,
+    target: Target,
+    job: str,
+    master: str | None,
+    checkpoints: str | None,
+    start: str | None,
+    end: str | None,
+    outputs: tuple[str, ...],
+    once: bool,
+    explain: bool,
+    name: str | None,
+    delivery: str | None,
+    mode: str | None,
+    settings: tuple[str, ...],
+) -> int | None:
+    """Run the pipelines of a Python file over the log, on Spark.
+
+    JOB is a file that declares pipelines (job.py, or job.py:name for one of them), or a project of Spark's
+    own declarative pipelines (a spark-pipeline.yml, or the directory that has one).
+    """
+    from millrace.pipelines.declarative import find_project
+
+    conf = parse_pairs(settings, "--conf")
+    if (project := find_project(job)) is not None:
+        refused = {"--from": start, "--to": end, "--output": outputs, "--name": name}
+        refused |= {"--delivery": delivery, "--mode": mode, "--checkpoints": checkpoints}
+        if given := [option for option, value in refused.items() if value]:
+            raise CommandError(f"{', '.join(given)}: a declarative project says that in its own files")
+        return _run_project(project, target, master, explain, conf)
+
+    from rich.console import Console
+
+    from millrace.pipelines.pipeline import load
+
+    over_history = start is not None or end is not None
+    if over_history and (once or explain):
+        raise CommandError("--from and --to run a batch, which --once and --explain do not go with")
+    chosen = [_changed(one, delivery, mode) for one in load(job)]
+    if len(chosen) > 1 and (name or outputs):
+        names = ", ".join(one.name for one in chosen)
+        raise CommandError(
+            f"--name and --output mean one pipeline, and {job} has {names}; write {job}:{chosen[0].name}"
+        )
+    if name:
+        chosen = [replace(chosen[0], name=name)]
+    console = Console(stderr=True)
+    spark = _session(chosen, target.bootstrap, master, conf)
+    try:
+        if over_history:
+            _run_batches(chosen, spark, target.bootstrap, start, end, outputs, console)
+        else:
+            _run_streams(chosen, spark, target.bootstrap, checkpoints, outputs, once, explain, console)
+    finally:
+        spark.stop()
+    return None
+
+
+def _changed(pipeline: Pipeline, delivery: str | None, mode: str | None) -> Pipeline:
+    changes: dict[str, Any] = {"delivery": delivery, "mode": mode}
+    return replace(pipeline, **{name: value for name, value in changes.items() if value})
+
+
+def _session(
+    pipelines: list[Pipeline], bootstrap: str, master: str | None, conf: dict[str, str]
+) -> SparkSession:
+    from millrace.pipelines.modes import slots_for
+    from millrace.pipelines.session import session
+
+    name = ", ".join(one.name for one in pipelines)
+    return session(name, master=master, slots=slots_for(pipelines, bootstrap, conf), settings=conf)
+
+
+def _run_streams(
+    pipelines: list[Pipeline],
+    spark: SparkSession,
+    bootstrap: str,
+    checkpoints: str | None,
+    outputs: tuple[str, ...],
+    once: bool,
+    explain: bool,
+    console: Console,
+) -> None:
+    from millrace.pipelines import checkpoint, history
+    from millrace.pipelines.explaining import explanation
+    from millrace.pipelines.foreground import follow
+    from millrace.pipelines.running import Run
+
+    runs = [
+        Run(
+            one,
+            spark,
+            bootstrap,
+            checkpoints=checkpoint.directory(checkpoints),
+            available_now=once,
+            outputs=history.redirected(one, outputs),
+        )
+        for one in pipelines
+    ]
+    if explain:
+        for run in runs:
+            click.echo(explanation(run))
+        return
+    follow(runs, console)
+
+
+def _run_batches(
+    pipelines: list[Pipeline],
+    spark: SparkSession,
+    bootstrap: str,
+    start: str | None,
+    end: str | None,
+    outputs: tuple[str, ...],
+    console: Console,
+) -> None:
+    from millrace.pipelines import history
+
+    for one in pipelines:
+        summary = history.run(
+            one,
+            spark,
+            bootstrap,
+            start=None if start is None else history.moment(start),
+            end=None if end is None else history.moment(end),
+            outputs=history.redirected(one, outputs),
+            console=console,
+        )
+        click.echo(str(summary))
+
+
+def _run_project(
+    project: Path, target: Target, master: str | None, explain: bool, conf: dict[str, str]
+) -> int:
+    from millrace.pipelines.declarative import run_project
+
+    return run_project(project, bootstrap=target.bootstrap, master=master, dry_run=explain, conf=conf)
