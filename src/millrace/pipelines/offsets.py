@@ -18,6 +18,7 @@ from typing import Any
 from confluent_kafka import (
     OFFSET_BEGINNING,
     ConsumerGroupTopicPartitions,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     TopicCollection,
@@ -69,6 +70,11 @@ def start_offsets(bootstrap: str, topics: Iterable[str]) -> Offsets:
 def end_offsets(bootstrap: str, topics: Iterable[str], *, client: AdminClient | None = None) -> Offsets:
     """The offset that each partition's next record will get."""
     return _offsets(bootstrap, topics, OffsetSpec.latest(), client)
+
+
+def stable_offsets(bootstrap: str, topics: Iterable[str]) -> Offsets:
+    """The end of each partition for who reads committed records: no open transaction lies before it."""
+    return _offsets(bootstrap, topics, OffsetSpec.latest(), isolation=IsolationLevel.READ_COMMITTED)
 
 
 def offsets_at(bootstrap: str, topics: Iterable[str], time: datetime) -> Offsets:
@@ -262,7 +268,13 @@ class Progress(StreamingQueryListener):
             self._on_progress(progress)
 
 
-def _offsets(bootstrap: str, topics: Iterable[str], spec: Any, client: AdminClient | None = None) -> Offsets:
+def _offsets(
+    bootstrap: str,
+    topics: Iterable[str],
+    spec: Any,
+    client: AdminClient | None = None,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> Offsets:
     client = client or admin(bootstrap)
     with _explained(bootstrap):
         found: Offsets = {}
@@ -274,7 +286,9 @@ def _offsets(bootstrap: str, topics: Iterable[str], spec: Any, client: AdminClie
                     f" `millrace topics --create --topic {topic}` makes it"
                 )
             asked |= {TopicPartition(topic, partition): spec for partition in numbers}
-        for place, answer in client.list_offsets(asked, request_timeout=REQUEST_SECONDS).items():
+        for place, answer in client.list_offsets(
+            asked, isolation_level=isolation, request_timeout=REQUEST_SECONDS
+        ).items():
             found.setdefault(place.topic, {})[place.partition] = answer.result().offset
         return found
 
