@@ -40,13 +40,13 @@ def key_prefix(record_type: int) -> bytes:
 
 
 def encode_key(key: RecordKey) -> bytes:
-    return _PREFIX.pack(key.record_type) + encode(key, KEY_VERSION)
+    return encode(key, KEY_VERSION, before=_PREFIX.pack(key.record_type))
 
 
 def encode_value(record: StateRecord) -> bytes | None:
     if record.value is None:
         return None
-    return _PREFIX.pack(record.value_version) + encode(record.value, record.value_version)
+    return encode(record.value, record.value_version, before=_PREFIX.pack(record.value_version))
 
 
 def decode_record(schemas: Schemas, key: bytes, value: bytes | None) -> StateRecord | None:

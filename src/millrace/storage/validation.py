@@ -43,7 +43,7 @@ _SMALLEST_BATCH_LENGTH = 14
 _MOST_RECORDS = 1_000_000
 # Of the records at fault in a batch, this many are named.
 _NAMED_RECORDS = 1000
-# These have no sequence numbers.
+# The broker has just built these itself; they have no sequence numbers.
 _BROKERS_OWN = (AppendOrigin.COORDINATOR, AppendOrigin.MARKER)
 
 
@@ -113,6 +113,8 @@ def check_header(
             f"The record batch size in the append to {rules.partition} is {size} bytes which exceeds the "
             f"maximum configured value of {rules.max_message_bytes}",
         )
+    if origin in _BROKERS_OWN:
+        return header
     if crc32c(bytes(records[ATTRIBUTES_POSITION:])) != header.crc:
         raise KafkaError(
             Error.CORRUPT_MESSAGE,
@@ -123,13 +125,9 @@ def check_header(
         raise _invalid(
             f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count of records {count}"
         )
-    if attributes & CONTROL_BIT and origin is not AppendOrigin.MARKER:
+    if attributes & CONTROL_BIT:
         raise _invalid("Clients are not allowed to write control records")
-    if (
-        header.producer_id != NO_PRODUCER_ID
-        and (header.base_sequence < 0 or header.producer_id < 0)
-        and origin not in _BROKERS_OWN
-    ):
+    if header.producer_id != NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_id < 0):
         raise _invalid(
             f"Invalid sequence number {header.base_sequence} in a batch of producer id {header.producer_id}"
         )

@@ -50,11 +50,11 @@ def decode(message: type[M], version: int, buffer: Buffer, position: int = 0) ->
     return decoder(message, version)(buffer, position)
 
 
-def encode(message: Message, version: int) -> bytes:
-    """The bytes of a message whose records, if it has any, are bytes too."""
+def encode(message: Message, version: int, before: bytes = b"") -> bytes:
+    """The bytes of a message whose records, if it has any, are bytes too; `before` comes first."""
     chunks: list[Chunk] = []
-    rest = encoder(type(message), version)(message, bytearray(), chunks)
-    return b"".join([*chunks, rest])
+    rest = encoder(type(message), version)(message, bytearray(before), chunks)
+    return b"".join([*chunks, rest]) if chunks else bytes(rest)
 
 
 def _check_version(message: type[Message], version: int) -> None:

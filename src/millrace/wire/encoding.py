@@ -184,4 +184,5 @@ class _Encoder(Source):
         self._value(field.type, self.version in field.nullable, value)
         self._flush()
         self._out = outer
-        self.line(f"{section} += uvarint({field.tag}) + uvarint(len({content})) + {content}")
+        assert field.tag is not None
+        self.line(f"{section} += {uvarint(field.tag)!r} + uvarint(len({content})) + {content}")

@@ -16,6 +16,9 @@ Header: TypeAlias = tuple[str, bytes | None]
 # base timestamp, max timestamp, producer id, producer epoch, base sequence, record count
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
+# The same in two: what the checksum does not cover, itself included, and what it covers.
+_UNCHECKED = struct.Struct(">qiibI")
+_CHECKED = struct.Struct(">hiqqqhii")
 # A batch's length field does not count the base offset and itself.
 LOG_OVERHEAD_BYTES = 12
 MAGIC_POSITION = 16
@@ -277,10 +280,15 @@ def _varint(payload: bytes, position: int) -> tuple[int, int]:
             raise CorruptBatch("A variable-length number is too long")
 
 
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
+
+
 def _encode_varint(value: int) -> bytes:
     value = (value << 1) ^ (value >> 63)
     if value < 0x80:
-        return bytes((value,))
+        return _ONE_BYTE[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
@@ -318,13 +326,12 @@ def encode_record(
 
 def assemble(header: BatchHeader, payload: bytes) -> bytes:
     """A batch from a header and its (already compressed) records; length and CRC are computed."""
-    fields = list(header)
-    fields[1] = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload)
-    fields[4] = 0
-    batch = bytearray(HEADER.pack(*fields))
-    batch += payload
-    struct.pack_into(">I", batch, CRC_POSITION, crc32c(bytes(batch[ATTRIBUTES_POSITION:])))
-    return bytes(batch)
+    checked = _CHECKED.pack(*header[5:]) + payload
+    length = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload)
+    return (
+        _UNCHECKED.pack(header.base_offset, length, header.leader_epoch, header.magic, crc32c(checked))
+        + checked
+    )
 
 
 def build_batch(

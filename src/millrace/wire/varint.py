@@ -7,12 +7,17 @@ _MAX_BITS = 35
 _MAX_TAGS = 1000
 
 
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
+
+
 def uvarint(value: int) -> bytes:
     """The bytes of an unsigned varint."""
+    if value < 0x80:
+        return _ONE_BYTE[value]
     # The sizes of most records, spared the loop.
-    if 0x7F < value < 0x4000:
+    if value < 0x4000:
         return bytes((value & 0x7F | 0x80, value >> 7))
-    if 0x3FFF < value < 0x200000:
+    if value < 0x200000:
         return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     encoded = bytearray()
     while value > 0x7F:
