@@ -5,7 +5,7 @@ rest. That holds as long as it has the same rows in the same tasks as before. Th
 they run; if it is another one the second time, and some have committed, the run is refused. Whether the rows
 are the same, only the user's code can see to.
 
-This half runs in the driver; `transactions.py` is the half in the tasks.
+This half runs in the driver; `transactional_task.py` is the half in the tasks.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from millrace.pipelines.errors import PipelineError
 from millrace.pipelines.log import LogTopic
+from millrace.pipelines.transactional_task import OUTCOME_COLUMNS, Write
 from millrace.pipelines.transactions import (
     CALL_SECONDS,
-    OUTCOME_COLUMNS,
     PRODUCER_SETTINGS,
     REMEDIES,
     SILENCE,
     Mark,
-    Write,
     commits_group,
     connection,
     new_producer,
     patiently,
+    settled,
     take_over,
     transactional_id,
 )
@@ -44,6 +44,9 @@ ANNOUNCEMENT = "announced"
 # Spark's name for the id that is kept in the checkpoint, in the properties of the query's thread.
 CHECKPOINT_PROPERTY = "sql.streaming.queryId"
 
+# Adaptive plans divide the rows among tasks by how a run happens to go.
+ADAPTIVE = "spark.sql.adaptive.enabled"
+
 # Options of Spark's Kafka sink that mean the same to librdkafka.
 SHARED_OPTIONS = re.compile(
     r"security\.protocol|sasl\.(mechanism|kerberos\.service\.name)|ssl\.(keystore|key|ca|certificate)\..*"
@@ -55,7 +58,7 @@ JAAS_CONFIG = "sasl.jaas.config"
 class ExactlyOnce:
     """Writes the batches of one query to a topic; hand it to `foreachBatch`.
 
-    Called in the thread of its query. `settings` are librdkafka's, and go before ours.
+    Called in the thread of its query. `settings` are librdkafka's, and go before ours; Spark's are left out.
     """
 
     def __init__(
@@ -69,6 +72,11 @@ class ExactlyOnce:
         """What the last batch left behind, if that batch was written by this object and to the end."""
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
+        if frame.sparkSession.conf.get(ADAPTIVE) == "true":
+            raise PipelineError(
+                f"{self._query} would not have the same tasks if a batch were run again;"
+                f' set {ADAPTIVE} to false, or declare delivery="at-least-once"'
+            )
         tasks = frame.rdd.getNumPartitions()
         if tasks == 0:
             return
@@ -146,9 +154,7 @@ class ExactlyOnce:
             [answer] = (
                 self._connected().alter_consumer_group_offsets(places, request_timeout=seconds).values()
             )
-            for place in answer.result().topic_partitions:
-                if place.error is not None:
-                    raise KafkaException(place.error)
+            settled(answer.result().topic_partitions)
 
         try:
             patiently(announce, self._patience)
@@ -224,9 +230,7 @@ def marks(
         }
         found: dict[int | str, Mark] = {}
         for task, answer in answers.items():
-            for place in answer.result().topic_partitions:
-                if place.error is not None:
-                    raise KafkaException(place.error)
+            for place in settled(answer.result().topic_partitions):
                 if (mark := Mark.of(place)) is not None:
                     found[task] = mark
         return found
@@ -245,7 +249,7 @@ def client_settings(
             ours |= _credentials(value)
         elif SHARED_OPTIONS.fullmatch(name):
             ours[name] = value
-    return {**ours, **settings}
+    return ours | {name: value for name, value in settings.items() if not name.startswith("spark.")}
 
 
 def _credentials(jaas: str) -> dict[str, str]:
