@@ -24,6 +24,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
     VariantType,
 )
@@ -44,12 +45,12 @@ _EXCERPT = 100
 
 _READ = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
 # Spark's own way drops microseconds, and writes the zone of whichever machine it runs on.
-_WRITE = {
+JSON_WRITING = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
     "timeZone": "UTC",
 }
-_HEADERS = "array<struct<key:string,value:binary>>"
+HEADERS = "array<struct<key:string,value:binary>>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ def encode(frame: DataFrame, topic: LogTopic) -> DataFrame:
     if topic.pattern or "," in topic.name:
         raise PipelineError(f"{topic.name}: an output is one topic; name the topic to write to")
     _require_distinct(frame.columns, f"the output for {topic.name}", "rename or drop one")
+    _require_roles_apart(topic)
     columns = [F.lit(topic.name).alias("topic"), _encoded_value(frame, topic).alias("value")]
     if topic.key is not None:
         columns.append(_encoded_key(frame, topic).alias("key"))
@@ -148,10 +150,13 @@ def _parsed(frame: DataFrame, topic: LogTopic) -> DataFrame:
         return frame
     fields = _schema(topic).fields
     inner = StructType([StructField(field.name, field.dataType) for field in fields])
-    # Spark reads the first JSON value and ignores what comes after it; inside an object there is no after.
     whole = StructType().add(_PARSED, inner).add(_END, "boolean").add(_CORRUPT, "string")
-    text = F.concat(F.lit(f'{{"{_PARSED}":'), _text("value"), F.lit(f',"{_END}":true}}'))
-    return frame.withColumn(_PARSED, F.from_json(text, whole, _READ))
+    return frame.withColumn(_PARSED, F.from_json(_wrapped(), whole, _READ))
+
+
+def _wrapped() -> Column:
+    """The value inside another object: Spark ignores what comes after a JSON value, but not in there."""
+    return F.concat(F.lit(f'{{"{_PARSED}":'), _text("value"), F.lit(f',"{_END}":true}}'))
 
 
 def _rules(topic: LogTopic) -> list[_Rule]:
@@ -203,28 +208,42 @@ def _json_rules(topic: LogTopic) -> list[_Rule]:
 def _json_reason(schema: StructType) -> Column:
     """Why Spark's parser did not take a text; worked out only for those it did not take."""
     text = F.trim(_text("value"))
+    quoted = _excerpt(text)
     return (
         F.when(text == "", F.lit("the value is empty"))
-        .when(F.try_parse_json(text).isNull(), F.concat(F.lit("the value is not JSON: "), _excerpt(text)))
-        .when(~text.startswith("{"), F.concat(F.lit("the value is not a JSON object: "), _excerpt(text)))
+        .when(F.try_parse_json(_wrapped()).isNull(), F.concat(F.lit("the value is not JSON: "), quoted))
+        .when(~text.startswith("{"), F.concat(F.lit("the value is not a JSON object: "), quoted))
         .otherwise(
             F.coalesce(
                 *_field_reasons(schema, text, F.col(_PARSED)[_PARSED], ""),
-                F.concat(F.lit("the value does not fit the schema: "), _excerpt(text)),
+                F.concat(F.lit("the value does not fit the schema: "), quoted),
             )
         )
     )
 
 
 def _field_reasons(schema: StructType, text: Column, parsed: Column, path: str) -> Iterable[Column]:
-    """For each field a reason that is null unless the text has it and the parser did not take it."""
-    raw = F.from_json(text, MapType(StringType(), StringType()))
+    """Reasons that are null unless the text has a field that the parser did not take; one for each struct.
+
+    One for each field would be simpler, but too much code for Java's compiler where fields are many.
+    """
+    kind = MapType(StringType(), StringType())
+    given, taken = F.from_json(text, kind), F.from_json(F.to_json(parsed), kind)
+    names = F.array(*(F.lit(field.name) for field in schema.fields))
+    refused = F.get(F.filter(names, lambda name: given[name].isNotNull() & taken[name].isNull()), F.lit(0))
+    types = [part for field in schema.fields for part in (F.lit(field.name), F.lit(_type(field)))]
+    yield F.concat(
+        F.lit(path),
+        refused,
+        F.lit(" is not "),
+        F.create_map(*types)[refused],
+        F.lit(": "),
+        _excerpt(given[refused]),
+    )
     for field in schema.fields:
-        given, taken = raw[field.name], parsed.getField(field.name)
-        name = f"{path}{field.name}"
-        yield F.when(given.isNotNull() & taken.isNull(), _unfit(name, field.dataType, given))
         if isinstance(field.dataType, StructType):
-            yield from _field_reasons(field.dataType, given, taken, f"{name}.")
+            name = field.name
+            yield from _field_reasons(field.dataType, given[name], parsed.getField(name), f"{path}{name}.")
 
 
 def _value_columns(topic: LogTopic) -> list[Column]:
@@ -292,7 +311,7 @@ def _encoded_value(frame: DataFrame, topic: LogTopic) -> Column:
         return _json_value(left, topic)
     field = _output_field(frame, topic, "value", f"{topic.format} value")
     wanted: tuple[type[DataType], ...] = (StringType,) if topic.format == "text" else (BinaryType, StringType)
-    if not isinstance(field.dataType, wanted) or _same("value", carried):
+    if not isinstance(field.dataType, wanted):
         raise PipelineError(
             f"{topic.name}: the value column is {_type(field)}; make it {wanted[0]().simpleString()},"
             " or declare the output with log.json"
@@ -309,7 +328,7 @@ def _encoded_value(frame: DataFrame, topic: LogTopic) -> Column:
 def _json_value(fields: list[StructField], topic: LogTopic) -> Column:
     if not fields:
         raise PipelineError(f"{topic.name}: no column is left for the value; select at least one")
-    value = F.to_json(F.struct(*(_named(field.name) for field in fields)), _WRITE)
+    value = F.to_json(F.struct(*(_named(field.name) for field in fields)), JSON_WRITING)
     others = [_named(field.name).isNotNull() for field in fields if not _same(field.name, [topic.key or ""])]
     if topic.key is None or not others:
         return value
@@ -323,7 +342,10 @@ def _encoded_key(frame: DataFrame, topic: LogTopic) -> Column:
     if isinstance(field.dataType, (StringType, BinaryType)):
         return column
     if isinstance(field.dataType, (StructType, ArrayType, MapType, VariantType)):
-        return F.to_json(column, _WRITE)
+        return F.to_json(column, JSON_WRITING)
+    if isinstance(field.dataType, (TimestampType, TimestampNTZType)):
+        # A cast would write the zone of whichever machine it runs on, and so choose another partition there.
+        return F.when(column.isNotNull(), F.to_csv(F.struct(column), JSON_WRITING))
     return column.cast("string")
 
 
@@ -331,11 +353,11 @@ def _encoded_headers(frame: DataFrame, topic: LogTopic) -> Column:
     field = _output_field(frame, topic, topic.headers or "", "headers")
     column, kind = _named(field.name), field.dataType
     if isinstance(kind, MapType) and _texts(kind.keyType, kind.valueType):
-        return F.map_entries(column).cast(_HEADERS)
+        return F.map_entries(column).cast(HEADERS)
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType):
         names, kinds = kind.elementType.names, [one.dataType for one in kind.elementType.fields]
         if names == ["key", "value"] and _texts(*kinds):
-            return column.cast(_HEADERS)
+            return column.cast(HEADERS)
     raise PipelineError(
         f"{topic.name}: the headers column {field.name} is {_type(field)}; make it a map of strings,"
         " such as map('trace', id), or an array of structs of key and value"
@@ -354,6 +376,19 @@ def _output_field(frame: DataFrame, topic: LogTopic, name: str, role: str) -> St
             f" select one under that name, or declare another"
         )
     return frame.schema[found]
+
+
+def _require_roles_apart(topic: LogTopic) -> None:
+    value = None if topic.format == "json" else "value"
+    columns = {"headers": topic.headers, "partition": topic.partition, "key": topic.key, "value": value}
+    given = [(role, name) for role, name in columns.items() if name is not None]
+    for number, (role, name) in enumerate(given):
+        for other, another in given[number + 1 :]:
+            # The key may be the value as well, and choose the partition.
+            if role != "key" and (role, other) != ("partition", "key") and _same(name, [another]):
+                raise PipelineError(
+                    f"{topic.name}: {name} is declared as {role} and as {other}; give each its own column"
+                )
 
 
 def _same(name: str, names: Iterable[str]) -> str | None:

@@ -102,6 +102,7 @@ def stored_records(
     # A batch from the latest record on would be none.
     start = start or ("earliest" if topic.start == "latest" else topic.start)
     _require_order(topic, start, end)
+    _require_kept(topic, bootstrap, start)
     options = source_options(topic, bootstrap)
     options |= _starting(topic, bootstrap, start) | _ending(topic, bootstrap, end or "latest")
     return spark.read.format("kafka").options(**options | topic.options).load()
@@ -151,11 +152,8 @@ def _starting(topic: LogTopic, bootstrap: str, start: Start | Exact) -> dict[str
                 # Partitions without a record that new begin at their end.
                 "startingOffsetsByTimestampStrategy": "latest",
             }
-        case GroupOffsets():
-            committed = offsets.group_offsets(bootstrap, start.group, topics(topic, bootstrap))
-            return {"startingOffsets": _whole(topic, bootstrap, committed, EARLIEST, f"group {start.group}")}
         case _:
-            return {"startingOffsets": _whole(topic, bootstrap, _by_topic(topic, start), EARLIEST, "start")}
+            return {"startingOffsets": _whole(topic, bootstrap, start, EARLIEST)}
 
 
 def _ending(topic: LogTopic, bootstrap: str, end: Start | Exact) -> dict[str, str]:
@@ -168,11 +166,57 @@ def _ending(topic: LogTopic, bootstrap: str, end: Start | Exact) -> dict[str, st
             )
         case datetime():
             return {"endingTimestamp": _milliseconds(end)}
-        case GroupOffsets():
-            committed = offsets.group_offsets(bootstrap, end.group, topics(topic, bootstrap))
-            return {"endingOffsets": _whole(topic, bootstrap, committed, EARLIEST, f"group {end.group}")}
         case _:
-            return {"endingOffsets": _whole(topic, bootstrap, _by_topic(topic, end), LATEST, "end")}
+            return {"endingOffsets": _whole(topic, bootstrap, end, LATEST)}
+
+
+def _whole(
+    topic: LogTopic, bootstrap: str, given: Mapping[int, int] | Exact | GroupOffsets, rest: int
+) -> str:
+    """Offsets as Spark wants them, which is for every partition; those not given are `rest`."""
+    names = topics(topic, bootstrap)
+    if isinstance(given, GroupOffsets):
+        # Where a group has committed nothing it stands at the earliest record.
+        by_topic, rest = offsets.group_offsets(bootstrap, given.group, names), EARLIEST
+    else:
+        by_topic = _by_topic(topic, given)
+    ends = offsets.end_offsets(bootstrap, names)
+    for name, by_partition in by_topic.items():
+        if name not in ends:
+            raise PipelineError(
+                f"{topic.name}: there are offsets for {name}, which is not read; leave them out"
+            )
+        for partition, offset in by_partition.items():
+            _require_offset(name, partition, offset, ends[name])
+    whole = {
+        name: {str(number): by_topic.get(name, {}).get(number, rest) for number in by_partition}
+        for name, by_partition in ends.items()
+    }
+    return json.dumps(whole)
+
+
+def _require_offset(name: str, partition: int, offset: int, ends: Mapping[int, int]) -> None:
+    if partition not in ends:
+        numbers = ", ".join(map(str, sorted(ends)))
+        raise PipelineError(f"{name} has no partition {partition}; give offsets for {numbers}")
+    if offset > ends[partition]:
+        raise PipelineError(
+            f"{name}: partition {partition} ends at offset {ends[partition]}, before {offset};"
+            " give an offset up to there, or 'latest'"
+        )
+
+
+def _require_kept(topic: LogTopic, bootstrap: str, start: Start | Exact) -> None:
+    """Refuse to begin a batch before the oldest record; a stream may have a checkpoint, and Spark looks."""
+    if isinstance(start, Mapping) and topic.options.get("failOnDataLoss", "true").lower() == "true":
+        given = _by_topic(topic, start)
+        for name, first in offsets.start_offsets(bootstrap, given).items():
+            for partition, offset in given[name].items():
+                if 0 <= offset < first.get(partition, 0):
+                    raise PipelineError(
+                        f"{name}: offset {offset} of partition {partition} is deleted, the oldest is"
+                        f" {first[partition]}; start there, or declare options={{'failOnDataLoss': 'false'}}"
+                    )
 
 
 def _by_topic(topic: LogTopic, given: Mapping[int, int] | Exact) -> dict[str, dict[int, int]]:
@@ -185,48 +229,6 @@ def _by_topic(topic: LogTopic, given: Mapping[int, int] | Exact) -> dict[str, di
             " start at a time, or declare an input for each topic"
         )
     return by_topic | ({topic.name: plain} if plain else {})
-
-
-def _whole(topic: LogTopic, bootstrap: str, given: Exact, otherwise: int, whose: str) -> str:
-    """Offsets as Spark wants them, which is for every partition, checked against what the log holds."""
-    names = topics(topic, bootstrap)
-    first, last = offsets.start_offsets(bootstrap, names), offsets.end_offsets(bootstrap, names)
-    for name, by_partition in given.items():
-        if name not in first:
-            raise PipelineError(f"{topic.name}: {whose} names {name}, which is not read; leave it out")
-        for partition, offset in by_partition.items():
-            _require_offset(topic, name, partition, offset, whose, first[name], last[name])
-    whole = {
-        name: {str(number): given.get(name, {}).get(number, otherwise) for number in by_partition}
-        for name, by_partition in first.items()
-    }
-    return json.dumps(whole)
-
-
-def _require_offset(
-    topic: LogTopic,
-    name: str,
-    partition: int,
-    offset: int,
-    whose: str,
-    first: Mapping[int, int],
-    last: Mapping[int, int],
-) -> None:
-    if partition not in first:
-        numbers = ", ".join(map(str, sorted(first)))
-        raise PipelineError(f"{name}: {whose} names partition {partition}; the topic has {numbers}")
-    if offset in {EARLIEST, LATEST}:
-        return
-    if offset > last[partition]:
-        raise PipelineError(
-            f"{name}: {whose} is offset {offset} of partition {partition}, which ends at {last[partition]};"
-            " give one up to there, or 'latest'"
-        )
-    if offset < first[partition] and topic.options.get("failOnDataLoss", "true").lower() == "true":
-        raise PipelineError(
-            f"{name}: {whose} is offset {offset} of partition {partition}, which begins at {first[partition]},"
-            " as older records are deleted; start at 'earliest', or declare options={'failOnDataLoss': 'false'}"
-        )
 
 
 def _require_topics(topic: LogTopic, bootstrap: str) -> None:

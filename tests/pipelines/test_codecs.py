@@ -1,0 +1,263 @@
+"""Bytes to columns and back: what is read, what is malformed and why, and what is written."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from millrace.pipelines import PipelineError, codecs, log
+from millrace.pipelines.log import LogTopic
+
+SOURCE = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,"
+    " timestampType int, headers array<struct<key:string,value:binary>>"
+)
+NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
+
+
+def records(spark: SparkSession, *values: Any, keys: tuple[Any, ...] = ()) -> DataFrame:
+    """What Spark's Kafka source gives for records with these values."""
+    rows = []
+    for offset, value in enumerate(values):
+        raw = value.encode() if isinstance(value, str) else value
+        rows.append((keys[offset] if keys else None, raw, "events", 0, offset, NOON, 0, None))
+    return spark.createDataFrame(rows, SOURCE)
+
+
+def reasons(
+    spark: SparkSession, topic: LogTopic, *values: Any, keys: tuple[Any, ...] = ()
+) -> list[str | None]:
+    """For each value why it is malformed, or None."""
+    found = codecs.malformed(records(spark, *values, keys=keys), topic).collect()
+    by_offset = {row["offset"]: row["reason"] for row in found}
+    return [by_offset.get(offset) for offset in range(len(values))]
+
+
+def utc(*parts: int) -> datetime:
+    """What `collect` gives for an instant: its time in this machine's zone, without saying so."""
+    return datetime(*parts, tzinfo=UTC).astimezone().replace(tzinfo=None)  # type: ignore[arg-type, misc]
+
+
+def test_json_is_read_into_the_columns_of_its_schema(spark: SparkSession) -> None:
+    schema = (
+        "n int, big bigint, exact decimal(38,8), real double, yes boolean, s string, at timestamp, day date,"
+        " inner struct<x:int,y:array<string>>, counts map<string,int>, raw binary"
+    )
+    row = (
+        '{"n":1,"big":9223372036854775807,"exact":123456789012345678901234567890.12345678,"real":"NaN",'
+        '"yes":true,"s":"grün","at":"2026-11-01T12:00:00.123456+02:00","day":"2026-11-01",'
+        '"inner":{"x":2,"y":["a",null]},"counts":{"k":3},"raw":"aGk=","more":{"is":"ignored"}}'
+    )
+    [found, empty] = codecs.decode(records(spark, row, " {} "), log.json("events", schema)).collect()
+    assert found["n"] == 1
+    assert found["big"] == 9223372036854775807
+    assert found["exact"] == Decimal("123456789012345678901234567890.12345678")
+    assert found["real"] != found["real"]
+    assert (found["yes"], found["s"], found["day"]) == (True, "grün", date(2026, 11, 1))
+    assert found["at"] == utc(2026, 11, 1, 10, 0, 0, 123456)
+    assert (found["inner"].asDict(), found["counts"]) == ({"x": 2, "y": ["a", None]}, {"k": 3})
+    assert bytes(found["raw"]) == b"hi"
+    assert set(empty.asDict().values()) == {None}
+
+
+def test_times_in_json_may_be_text_or_seconds(spark: SparkSession) -> None:
+    values = ['{"at":"2026-11-01T12:00:00Z"}', '{"at":"2026-11-01 12:00:00+00:00"}', '{"at":1793534400}']
+    found = codecs.decode(records(spark, *values), log.json("events", "at timestamp")).collect()
+    assert [row["at"] for row in found] == [utc(2026, 11, 1, 12)] * 3
+
+
+def test_malformed_json_is_told_with_its_reason(spark: SparkSession) -> None:
+    topic = log.json(
+        "events",
+        "n int, at timestamp, inner struct<x:int,y:string>, list array<int>, exact decimal(4,2),"
+        " must string not null",
+        malformed="drop",
+    )
+    cases: dict[Any, str | None] = {
+        '{"n":1,"must":"a"}': None,
+        None: "the value is null",
+        b'{"must":"\xff"}': "the value is not UTF-8",
+        " ": "the value is empty",
+        "null": "the value is not a JSON object: null",
+        "[1]": "the value is not a JSON object: [1]",
+        '[{"must":"a"}]': 'the value is not a JSON object: [{"must":"a"}]',
+        "5": "the value is not a JSON object: 5",
+        '{"must":"a"': 'the value is not JSON: {"must":"a"',
+        '{"must":"a"} and more': 'the value is not JSON: {"must":"a"} and more',
+        '{"must":"a"}{"must":"b"}': 'the value is not JSON: {"must":"a"}{"must":"b"}',
+        '{"must":"a","n":"1"}': "n is not int: 1",
+        '{"must":"a","n":1.5}': "n is not int: 1.5",
+        '{"must":"a","n":3000000000}': "n is not int: 3000000000",
+        '{"must":"a","at":"soon"}': "at is not timestamp: soon",
+        '{"must":"a","at":1793534400000}': (
+            "at is after the year 9999 (a number is in seconds; for milliseconds declare `at bigint` and use"
+            " timestamp_millis(at))"
+        ),
+        '{"must":"a","inner":[1]}': "inner is not struct<x:int,y:string>: [1]",
+        '{"must":"a","inner":{"x":"b","y":"c"}}': "inner.x is not int: b",
+        '{"must":"a","list":[1,"b"]}': 'list is not array<int>: [1,"b"]',
+        '{"must":"a","exact":123.45}': "exact is not decimal(4,2): 123.45",
+        '{"n":1}': "must is missing",
+    }
+    found = reasons(spark, topic, *cases)
+    assert dict(zip(cases, found, strict=True)) == cases
+    kept = codecs.decode(records(spark, *cases), topic).collect()
+    assert [row["must"] for row in kept] == ["a"]
+
+
+def test_text_is_utf8_and_may_be_null(spark: SparkSession) -> None:
+    topic = log.text("events", malformed="drop")
+    assert reasons(spark, topic, "grün", "", None, b"\xff") == [None, None, None, "the value is not UTF-8"]
+    found = codecs.decode(records(spark, "grün", "", None, b"\xff"), topic).collect()
+    assert [row["value"] for row in found] == ["grün", "", None]
+
+
+def test_bytes_are_read_as_they_are(spark: SparkSession) -> None:
+    topic = log.bytes("events", metadata=("key",))
+    frame = records(spark, b"\xff\x00", None, keys=(b"\xfe", None))
+    found = codecs.decode(frame, topic).collect()
+    assert [(row["value"], row["key"]) for row in found] == [(b"\xff\x00", b"\xfe"), (None, None)]
+    assert codecs.malformed(frame, topic).collect() == []
+
+
+def test_metadata_become_columns(spark: SparkSession) -> None:
+    topic = log.text(
+        "events",
+        malformed="drop",
+        metadata=("key", "topic", "partition", "offset", "timestamp", "headers"),
+    )
+    found = codecs.decode(records(spark, "a", "b", keys=(b"k", b"\xff")), topic)
+    assert found.columns == ["value", "key", "topic", "partition", "offset", "timestamp", "headers"]
+    assert [tuple(row) for row in found.collect()] == [("a", "k", "events", 0, 0, utc(2026, 11, 1, 12), None)]
+    assert reasons(spark, topic, "b", keys=(b"\xff",)) == ["the key is not UTF-8"]
+
+
+def test_a_malformed_record_fails_with_its_place_its_reason_and_a_remedy(spark: SparkSession) -> None:
+    frame = codecs.decode(records(spark, "{}", '{"n":\n"one"}'), log.json("events", "n int"))
+    with pytest.raises(PySparkException) as raised:
+        # Even where no column is asked for.
+        frame.count()
+    assert codecs.failure(str(raised.value)) == (
+        "cannot read topic events, partition 0, offset 1: n is not int: one; correct the producer or the"
+        " schema, or go on without such records: malformed='drop' or"
+        " malformed=log.dead_letters('events.dead-letters')"
+    )
+
+
+def test_a_table_has_the_newest_value_of_every_key(spark: SparkSession) -> None:
+    values = ('{"n":1}', '{"n":2}', '{"n":3}', None, '{"n":4}', "broken", '{"n":5}')
+    keys = (b"1", b"2", b"1", b"2", b"3", b"3", None)
+    frame = records(spark, *values, keys=keys)
+    table = codecs.newest(frame, log.table("events", "n int", key="id"))
+    assert sorted(map(tuple, table.collect())) == [("1", 3), ("3", 4)]
+    typed = codecs.newest(frame, log.table("events", "id int, n int", key="id"))
+    assert sorted(map(tuple, typed.collect())) == [(1, 3), (3, 4)]
+    topic = log.table("events", "id int, n int", key="id")
+    assert reasons(spark, topic, "{}", "{}", "{}", keys=(b"1", b"one", None)) == [
+        None,
+        "the key is not int: one",
+        "the record of a table has no key",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("topic", "problem"),
+    [
+        (log.json("events", "n integger"), 'events: Spark cannot read the schema "n integger"'),
+        (log.json("events", "n int, N int"), "events: the schema has the column N twice"),
+        (
+            log.json("events", "Key int", metadata=("key",)),
+            "its schema and metadata together has the column key",
+        ),
+        (log.json("events"), "events needs a schema to be read"),
+    ],
+)
+def test_declarations_that_cannot_be_read_are_refused(
+    spark: SparkSession, topic: LogTopic, problem: str
+) -> None:
+    with pytest.raises(PipelineError) as refused:
+        codecs.decode(records(spark), topic)
+    assert problem in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_written_as_json_is_read_back(spark: SparkSession) -> None:
+    schema = (
+        "id bigint, exact decimal(38,8), real double, at timestamp, wall timestamp_ntz, day date,"
+        " inner struct<x:int>, list array<string>, counts map<string,int>, raw binary"
+    )
+    frame = spark.sql(
+        "select 9223372036854775807 id, 123456789012345678901234567890.12345678 exact,"
+        " double('Infinity') real,"
+        " timestamp'2026-11-01 12:00:00.123456Z' at, timestamp_ntz'2026-11-01 12:00:00.000001' wall,"
+        " date'2026-11-01' day, named_struct('x', 1) inner, array('a', null) list, map('k', 2) counts,"
+        " unhex('ff00') raw"
+    )
+    encoded = codecs.encode(frame, log.json("events", key="id"))
+    assert encoded.columns == ["topic", "value", "key"]
+    [row] = encoded.collect()
+    assert (row["topic"], row["key"]) == ("events", "9223372036854775807")
+    assert '"at":"2026-11-01T12:00:00.123456Z"' in row["value"]
+    [back] = codecs.decode(records(spark, row["value"]), log.json("events", schema)).collect()
+    assert back == frame.collect()[0]
+
+
+def test_keys_headers_and_partitions_are_taken_from_columns(spark: SparkSession) -> None:
+    frame = spark.sql(
+        "select struct(1 as a) k, 'v' as value, map('trace', 'x', 'none', null) h, 3L p"
+        " union all select struct(2 as a), 'w', null, null"
+    )
+    [first, second] = codecs.encode(frame, log.text("events", key="K", headers="h", partition="p")).collect()
+    assert (first["key"], first["value"], first["partition"]) == ('{"a":1}', "v", 3)
+    assert [tuple(header) for header in first["headers"]] == [("trace", b"x"), ("none", None)]
+    assert (second["headers"], second["partition"]) == (None, None)
+    kept = codecs.encode(
+        spark.sql("select unhex('ff') value, array(struct('a' as key, unhex('fe') as value)) headers"),
+        log.bytes("events", headers="headers"),
+    )
+    [row] = kept.collect()
+    assert (row["value"], [tuple(header) for header in row["headers"]]) == (b"\xff", [("a", b"\xfe")])
+
+
+def test_a_time_as_key_is_the_same_text_on_every_machine(spark: SparkSession) -> None:
+    frame = spark.sql("select * from values (timestamp'2026-11-01 12:00:00Z', 1), (null, 2) as t(at, n)")
+    found = codecs.encode(frame, log.json("events", key="at")).collect()
+    assert [row["key"] for row in found] == ["2026-11-01T12:00:00.000000Z", None]
+
+
+def test_a_row_with_nothing_but_its_key_deletes_it(spark: SparkSession) -> None:
+    frame = spark.sql("select * from values ('a', 1, null), ('b', null, null) as t(id, n, s)")
+    found = codecs.encode(frame, log.json("events", key="id")).collect()
+    assert [(row["key"], row["value"]) for row in found] == [("a", '{"id":"a","n":1}'), ("b", None)]
+    unkeyed = codecs.encode(frame.select("n"), log.json("events")).collect()
+    assert [row["value"] for row in unkeyed] == ['{"n":1}', "{}"]
+    only = codecs.encode(frame.select("id"), log.json("events", key="id")).collect()
+    assert [row["value"] for row in only] == ['{"id":"a"}', '{"id":"b"}']
+
+
+@pytest.mark.parametrize(
+    ("query", "topic", "problem"),
+    [
+        ("select 1 a", log.json("e", key="b"), "there is no column b for the key, only a"),
+        ("select 1 a", log.text("e"), "there is no column value for the text value, only a"),
+        ("select 1 value", log.text("e"), "the value column is int; make it string"),
+        ("select 'v' value, 1 b", log.text("e"), "a text record has no place for b"),
+        ("select 'v' value, 1 h", log.text("e", headers="h"), "the headers column h is int"),
+        ("select 'v' value, 'x' p", log.text("e", partition="p"), "the partition column p is string"),
+        ("select 'v' value", log.text("e", headers="value"), "value is declared as headers and as value"),
+        ("select map('a','b') h", log.json("e", headers="h"), "no column is left for the value"),
+        ("select 1 a, 2 A", log.json("e"), "has the column A twice"),
+        ("select 1 a, 2 b", log.json("e", key="a", headers="a"), "a is declared as headers and as key"),
+        ("select 1 a", log.json("e.*", pattern=True), "an output is one topic"),
+    ],
+)
+def test_outputs_that_do_not_fit_are_refused(
+    spark: SparkSession, query: str, topic: LogTopic, problem: str
+) -> None:
+    with pytest.raises(PipelineError) as refused:
+        codecs.encode(spark.sql(query), topic)
+    assert problem in str(refused.value)
+    assert "\n" not in str(refused.value)
