@@ -119,3 +119,17 @@ def test_no_network_says_so_and_leaves_nothing_behind(cache: Path, monkeypatch: 
     with pytest.raises(JarsUnavailable, match="check the network"):
         jars.kafka_clients_classpath("3.9.2")
     assert [path.name for path in cache.iterdir()] == [".lock"]
+
+
+def test_spark_connector_is_locked() -> None:
+    names = {jar.artifact for jar in jars.locked_jars("spark-kafka")}
+    assert names == {
+        "commons-pool2",
+        "kafka-clients",
+        "spark-sql-kafka-0-10_2.13",
+        "spark-token-provider-kafka-0-10_2.13",
+    }
+
+
+def test_a_java_that_does_not_run_has_no_version(tmp_path: Path) -> None:
+    assert jars.java_version(tmp_path / "java") is None

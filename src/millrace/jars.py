@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
+OLDEST_JAVA = 17
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 
 # Names no registry: Ivy's own default is used, without POMs (the lock is already complete),
@@ -103,6 +104,28 @@ def java() -> Path:
     return Path(found)
 
 
+class JavaVersion(NamedTuple):
+    """What a Java launcher says of itself: the number that counts, and the whole of it."""
+
+    major: int
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def java_version(launcher: Path) -> JavaVersion | None:
+    """The version of a Java launcher; None if it does not run, or says nothing that can be understood."""
+    try:
+        told = subprocess.run(
+            [launcher, "-version"], capture_output=True, text=True, timeout=60, check=False
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', told)
+    return JavaVersion(int(found[2]), found[1]) if found else None
+
+
 def cache_directory() -> Path:
     """Where fetched jars are kept: MILLRACE_JARS, else millrace/jars in the user's cache directory."""
     if chosen := os.environ.get("MILLRACE_JARS"):
@@ -131,7 +154,7 @@ def fetch(jars: list[Jar], directory: Path) -> None:
         with tempfile.TemporaryDirectory(prefix=".fetching-", dir=directory) as work:
             _download(missing, Path(work))
             for jar in missing:
-                _check(Path(work) / jar.file_name, jar)
+                check(Path(work) / jar.file_name, jar)
             for jar in missing:
                 (Path(work) / jar.file_name).rename(directory / jar.file_name)
 
@@ -193,7 +216,8 @@ def _failure(output: list[str], jars: list[Jar]) -> str:
     )
 
 
-def _check(path: Path, jar: Jar) -> None:
+def check(path: Path, jar: Jar) -> None:
+    """Refuse a file that is not the locked jar."""
     if not path.exists():
         raise JarsUnavailable(f"{jar.file_name} was not downloaded; try again")
     with path.open("rb") as file:

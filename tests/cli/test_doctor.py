@@ -76,3 +76,28 @@ def test_a_missing_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -
     assert list(checkup.check_packages()) == [
         Finding(Verdict.FAIL, "no-such-package", "not installed", "pip install no-such-package")
     ]
+
+
+def test_a_connector_that_is_not_fetched_yet_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MILLRACE_JARS", str(tmp_path))
+    finding = checkup.check_connector()
+    assert finding.verdict is Verdict.WARN
+    assert "the first `millrace run` fetches them" in finding.remedy
+
+
+def test_a_damaged_connector_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MILLRACE_JARS", str(tmp_path))
+    for jar in checkup.jars.locked_jars("spark-kafka"):
+        (tmp_path / jar.file_name).write_text("cut off")
+    finding = checkup.check_connector()
+    assert (finding.verdict, "is damaged" in finding.state) == (Verdict.WARN, True)
+    assert f"rm {tmp_path}" in finding.remedy
+
+
+def test_another_pyspark_than_the_tested_one_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup.importlib.metadata, "version", lambda _: "3.5.0")
+    (finding,) = (found for found in checkup.check_packages() if found.what == "pyspark")
+    assert finding.verdict is Verdict.WARN
+    assert "tested with 4.3.0" in finding.remedy

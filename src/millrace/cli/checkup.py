@@ -8,22 +8,23 @@ import re
 import resource
 import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
+from millrace import jars
+
 GIB = 1024**3
 OLDEST_PYTHON = (3, 11)
-OLDEST_JAVA = 17
 ENOUGH_FILES = 10_000
 FEWEST_FILES = 1024
 ENOUGH_DISK_BYTES = 5 * GIB
 LEAST_DISK_BYTES = GIB // 2
 ENOUGH_MEMORY_BYTES = GIB // 4
 OPTIONAL_PACKAGES = ("pyspark",)
+TESTED_VERSIONS = {"pyspark": "4.3.0"}
 NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs")
 VOLATILE_FILE_SYSTEMS = ("tmpfs", "ramfs")
 
@@ -51,6 +52,7 @@ def examine(data_dir: Path, port: int) -> list[Finding]:
         check_python(),
         *check_packages(),
         check_java(),
+        check_connector(),
         check_port(port),
         check_open_files(),
         *check_data_dir(data_dir),
@@ -68,13 +70,19 @@ def check_python() -> Finding:
 def check_packages() -> Iterator[Finding]:
     for package in (*needed_packages(), *OPTIONAL_PACKAGES):
         try:
-            yield Finding(Verdict.OK, package, importlib.metadata.version(package))
+            yield _judge_version(package, importlib.metadata.version(package))
         except importlib.metadata.PackageNotFoundError:
             if package in OPTIONAL_PACKAGES:
                 remedy = "only pipelines need it: pip install 'millrace[spark]'"
                 yield Finding(Verdict.WARN, package, "not installed", remedy)
             else:
                 yield Finding(Verdict.FAIL, package, "not installed", f"pip install {package}")
+
+
+def _judge_version(package: str, version: str) -> Finding:
+    tested = TESTED_VERSIONS.get(package, version)
+    remedy = f"pipelines are tested with {tested}: pip install 'millrace[spark]'" if version != tested else ""
+    return Finding(Verdict.WARN if remedy else Verdict.OK, package, version, remedy)
 
 
 def needed_packages() -> list[str]:
@@ -89,18 +97,30 @@ def check_java() -> Finding:
     only_for = "only Spark pipelines need it: install a JDK 17 or newer, or point JAVA_HOME at one"
     if launcher is None:
         return Finding(Verdict.WARN, "Java", "not found", only_for)
-    try:
-        told = subprocess.run(
-            [launcher, "-version"], capture_output=True, text=True, timeout=20, check=False
-        ).stderr
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding(Verdict.WARN, "Java", f"{launcher} does not run: {error}", only_for)
-    found = re.search(r'version "(?:1\.)?(\d+)[^"]*"', told)
-    if found is None or int(found[1]) < OLDEST_JAVA:
-        return Finding(
-            Verdict.WARN, "Java", f"{found[0] if found else 'unknown version'} ({launcher})", only_for
+    version = jars.java_version(Path(launcher))
+    if version is None:
+        return Finding(Verdict.WARN, "Java", f"{launcher} does not tell its version", only_for)
+    if version.major < jars.OLDEST_JAVA:
+        return Finding(Verdict.WARN, "Java", f"{version} ({launcher})", only_for)
+    return Finding(Verdict.OK, "Java", f"{version} ({launcher})")
+
+
+def check_connector() -> Finding:
+    """Spark's Kafka connector: there, whole, or still to be fetched."""
+    what = "connector"
+    if missing := jars.missing_jars("spark-kafka"):
+        remedy = (
+            "only pipelines need them: the first `millrace run` fetches them, and needs the network for it"
         )
-    return Finding(Verdict.OK, "Java", f"{found[0]} ({launcher})")
+        return Finding(Verdict.WARN, what, f"{len(missing)} of Spark's Kafka jars not fetched yet", remedy)
+    directory = jars.cache_directory()
+    for jar in jars.locked_jars("spark-kafka"):
+        try:
+            jars.check(directory / jar.file_name, jar)
+        except jars.JarsUnavailable:
+            remedy = f"delete it, and it is fetched anew: rm {directory / jar.file_name}"
+            return Finding(Verdict.WARN, what, f"{jar.file_name} is damaged", remedy)
+    return Finding(Verdict.OK, what, f"Spark's Kafka jars are in {directory}")
 
 
 def check_port(port: int) -> Finding:
