@@ -1,0 +1,21 @@
+"""A newsfeed: whatever a member does goes to everyone who follows them at that moment.
+
+    millrace run examples/newsfeed.py
+    millrace console-consumer --topic newsfeed --from-beginning --property print.key=true
+
+The topic `follows` is a table: under each key ("ada>bob") the newest record holds, and one without a value
+ends it.
+"""
+
+from pyspark.sql import DataFrame
+
+from millrace.pipelines import log, pipeline
+
+
+@pipeline(
+    news=log.json("news", "member string, what string, at timestamp"),
+    follows=log.table("follows", "reader string, member string", key="follow"),
+    output=log.json("newsfeed", key="reader"),
+)
+def newsfeed(news: DataFrame, follows: DataFrame) -> DataFrame:
+    return news.join(follows, "member").select("reader", "member", "what", "at")

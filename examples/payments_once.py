@@ -1,0 +1,17 @@
+"""Payments without repetitions: of those with the same number within an hour, the first one.
+
+millrace run examples/payments_once.py
+millrace console-consumer --topic payments-once --from-beginning
+"""
+
+from pyspark.sql import DataFrame
+
+from millrace.pipelines import log, pipeline
+
+
+@pipeline(
+    payments=log.json("payments", "number string, card string, amount double, at timestamp"),
+    output=log.json("payments-once", key="card"),
+)
+def payments_once(payments: DataFrame) -> DataFrame:
+    return payments.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["number"])

@@ -1,0 +1,24 @@
+"""The five slowest pages of the last minute, every ten seconds, each with its mean time in milliseconds.
+
+millrace run examples/slowest_pages.py
+millrace console-consumer --topic slowest-pages --from-beginning
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import avg, max_by, struct, window
+
+from millrace.pipelines import log, pipeline
+
+
+@pipeline(
+    views=log.json("page-views", "page string, user string, ms double, at timestamp"),
+    output=log.json("slowest-pages"),
+    output_mode="append",
+)
+def slowest_pages(views: DataFrame) -> DataFrame:
+    pages = (
+        views.withWatermark("at", "10 seconds")
+        .groupBy(window("at", "1 minute", "10 seconds"), "page")
+        .agg(avg("ms").alias("ms"))
+    )
+    return pages.groupBy("window").agg(max_by(struct("page", "ms"), "ms", 5).alias("slowest"))
