@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,9 +29,62 @@ class Stateful:
         return f"{self.operator}{by}{of}"
 
 
-def analyzed(frame: DataFrame) -> Node:
-    """The plan as the user wrote it, with every name resolved."""
-    return frame._jdf.queryExecution().analyzed()
+class Plan:
+    """The analyzed plan of a DataFrame: as the user wrote it, with every name resolved.
+
+    Every question to the Java machine takes its time, so the plan is walked once.
+    """
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.root: Node = frame._jdf.queryExecution().analyzed()
+        self.nodes = list(nodes(self.root))
+        self.kinds = [kind(node) for node in self.nodes]
+        self.streaming = [bool(node.isStreaming()) for node in self.nodes]
+        self._patterns: Any = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]
+
+    def streams(self) -> Iterator[tuple[str, Node]]:
+        """The nodes that work on streams, with their kinds, parents before children."""
+        for name, node, is_streaming in zip(self.kinds, self.nodes, self.streaming, strict=True):
+            if is_streaming:
+                yield name, node
+
+    @cached_property
+    def has_python(self) -> bool:
+        """Whether a Python function is part of it."""
+        if self.root.containsPattern(self._patterns.PYTHON_UDF()):
+            return True
+        return any(re.search("Python|Pandas|Arrow|PySpark|InBatches", name) for name in self.kinds)
+
+    @cached_property
+    def sources(self) -> list[str]:
+        """The topics or patterns that its streams read, in Spark's order, which offsets are kept in."""
+        found = []
+        for name, node in self.streams():
+            if name == "StreamingRelationV2":
+                options = node.extraOptions()
+                topic = options.get("subscribe") or options.get("subscribePattern") or options.get("assign")
+                found.append(str(topic or node.sourceName()))
+        return found
+
+    @cached_property
+    def stateful(self) -> list[Stateful]:
+        """The operators that keep state, those nearest to the output first."""
+        return [found for name, node in self.streams() if (found := _stateful(name, node)) is not None]
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether results change as records come: a stream is aggregated."""
+        return any(name == "Aggregate" for name, _ in self.streams())
+
+    @cached_property
+    def has_sessions(self) -> bool:
+        """Whether a stream is aggregated by session windows, whose results are final or nothing."""
+        return any(
+            kind(key) == "AttributeReference" and key.metadata().contains("spark.sessionWindow")
+            for name, node in self.streams()
+            if name == "Aggregate"
+            for key in items(node.groupingExpressions())
+        )
 
 
 def nodes(plan: Node) -> Iterator[Node]:
@@ -50,48 +104,10 @@ def items(sequence: Any) -> list[Any]:
     return [sequence.apply(index) for index in range(sequence.size())]
 
 
-def has_python(frame: DataFrame) -> bool:
-    """Whether a Python function is part of the plan."""
-    plan = analyzed(frame)
-    pattern = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]
-    if plan.containsPattern(pattern.PYTHON_UDF()):
-        return True
-    return any(re.search("Python|Pandas|Arrow|PySpark|InBatches", kind(node)) for node in nodes(plan))
-
-
-def sources(frame: DataFrame) -> list[str]:
-    """The topics or patterns that the streams of a plan read, in Spark's order, which offsets are kept in."""
-    found = []
-    for node in nodes(analyzed(frame)):
-        if kind(node) == "StreamingRelationV2":
-            options = node.extraOptions()
-            name = options.get("subscribe") or options.get("subscribePattern") or options.get("assign")
-            found.append(str(name or node.sourceName()))
-    return found
-
-
-def stateful(frame: DataFrame) -> list[Stateful]:
-    """The operators that keep state, those nearest to the output first."""
-    return [found for node in nodes(analyzed(frame)) if (found := _stateful(node)) is not None]
-
-
-def aggregates(frame: DataFrame) -> bool:
-    """Whether results change as records come: a stream is aggregated."""
-    return any(kind(node) == "Aggregate" and node.isStreaming() for node in nodes(analyzed(frame)))
-
-
-def watermarks(frame: DataFrame) -> bool:
-    """Whether some stream has a watermark."""
-    return any(kind(node) == "EventTimeWatermark" for node in nodes(analyzed(frame)))
-
-
-def _stateful(node: Node) -> Stateful | None:
-    name = kind(node)
-    if name == "Join":
-        return _join(node) if all(child.isStreaming() for child in items(node.children())) else None
-    if not node.isStreaming():
-        return None
+def _stateful(name: str, node: Node) -> Stateful | None:
     match name:
+        case "Join":
+            return _join(node) if all(child.isStreaming() for child in items(node.children())) else None
         case "Aggregate":
             return Stateful(
                 "aggregation",
@@ -110,7 +126,7 @@ def _stateful(node: Node) -> Stateful | None:
             return Stateful("stateful function", keys, (_type(node.stateType()),))
         case "TransformWithStateInPySpark" | "TransformWithStateInPandas":
             # What its variables are, only the function knows; Spark itself compares them.
-            keys = tuple(_column(one) for one in items(node.groupingAttributes()))
+            keys = tuple(_column(one) for one in items(node.leftAttributes()))
             return Stateful("stateful processor", keys, ())
         case "GlobalLimit":
             return Stateful("limit", (), (str(node.limitExpr().sql()),))
