@@ -1,0 +1,310 @@
+"""A query that writes exactly once, while its driver, executors, workers and broker are killed at random.
+
+`python -m tests.pipelines.exactly_once_chaos --seeds 20` plays twenty runs in one process, `--cluster` with
+executors in processes of their own. A failing seed (`--first`) plays the same kills again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from millrace.pipelines.exactly_once import committed
+from millrace.testing import BrokerProcess
+
+DRIVER = Path(__file__).with_name("exactly_once_driver.py")
+SOURCE, SINK, QUERY = "source", "sink", "copy"
+PARTITIONS = 3
+RECORDS = 1500
+KEYS = 40
+KILLS = 5
+PATIENCE_SECONDS = 240.0
+WATCH_SECONDS = 0.1
+
+LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,600]"
+JOBS = ("map", "deduplicate")
+BROKER_PROPERTIES = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
+
+
+class Driver:
+    """The driver's process and all that it starts; a new one takes the place of one that was killed."""
+
+    def __init__(self, master: str, directory: Path) -> None:
+        self.master = master
+        self.log = directory / "driver.log"
+        self._order = ""
+        self._process: psutil.Popen | None = None
+        self._everybody: dict[int, psutil.Process] = {}
+
+    def do(self, order: str) -> None:
+        """Let the query go on there, as long as nothing else is asked for."""
+        self._order = order
+        if self._process is not None and self._process.poll() is None:
+            self._send()
+        self.look_after()
+
+    def look_after(self) -> None:
+        """Start it if it is not alive."""
+        if self._process is None or self._process.poll() is not None:
+            with self.log.open("ab") as log:
+                self._process = psutil.Popen(
+                    [sys.executable, str(DRIVER), self.master], stdin=subprocess.PIPE, stdout=log, stderr=log
+                )
+            self._send()
+        self._everybody |= {process.pid: process for process in self.processes()}
+
+    def _send(self) -> None:
+        assert self._process is not None
+        self._process.stdin.write(f"{self._order}\n".encode())
+        self._process.stdin.flush()
+
+    def processes(self) -> list[psutil.Process]:
+        if self._process is None or self._process.poll() is not None:
+            return []
+        try:
+            return [self._process, *self._process.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def of_kind(self, kind: str) -> list[psutil.Process]:
+        found = []
+        for process in self.processes():
+            try:
+                words = " ".join(process.cmdline())
+                daemon = "pyspark.daemon" in words
+                is_worker = daemon and "pyspark.daemon" in " ".join(process.parent().cmdline())
+            except (psutil.Error, AttributeError):
+                continue
+            of = {
+                "worker": is_worker,
+                "daemon": daemon and not is_worker,
+                "executor": "CoarseGrainedExecutorBackend" in words,
+                "driver": process is self._process or "SparkSubmit" in words,
+            }
+            if of[kind]:
+                found.append(process)
+        return found
+
+    def kill(self, processes: list[psutil.Process]) -> None:
+        for process in processes:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        if self._process is not None and self._process in processes:
+            self._process.wait(PATIENCE_SECONDS)
+            self._process = None
+
+    def end(self) -> None:
+        """Kill whoever is left of all of them."""
+        self._everybody |= {process.pid: process for process in self.processes()}
+        self.kill(list(self._everybody.values()))
+
+
+class Run:
+    """One seed: records, the driver at work, somebody killed every moment, and the count."""
+
+    def __init__(
+        self, seed: int, driver: Driver, directory: Path, *, kills: int = KILLS, records: int = RECORDS
+    ) -> None:
+        self._choose = random.Random(seed)
+        self.job = JOBS[seed % 2]
+        self.killed: Counter[str] = Counter()
+        self._kills = kills
+        self._records = [(b"key-%d" % self._choose.randrange(KEYS), b"%06d" % n) for n in range(records)]
+        self._directory = directory
+        self._broker = BrokerProcess(BROKER_PROPERTIES, data_dir=directory / "broker")
+        self._driver = driver
+        self._frozen: list[psutil.Process] = []
+
+    def play(self) -> None:
+        """Raise AssertionError with what is wrong."""
+        with self._broker:
+            try:
+                self._fill()
+                self._driver.do(f"{self._broker.bootstrap} {self._directory / 'checkpoint'} {self.job}")
+                for _ in range(self._kills):
+                    self._go_on_until_something_is_written()
+                    self._go_on(self._choose.uniform(0, 1.5))
+                    self._kill_somebody()
+                self._finish()
+            except BaseException:
+                print(self._driver.log.read_text(errors="replace")[-8000:])
+                raise
+            finally:
+                self._thaw()
+
+    def _fill(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self._broker.bootstrap, "log_level": 0})
+        for topic in admin.create_topics([NewTopic(name, PARTITIONS) for name in (SOURCE, SINK)]).values():
+            topic.result()
+        producer = Producer({"bootstrap.servers": self._broker.bootstrap, "log_level": 0})
+        for key, value in self._records:
+            producer.produce(SOURCE, value, key)
+        assert producer.flush(PATIENCE_SECONDS) == 0
+
+    def _go_on(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        self._driver.look_after()
+        while time.monotonic() < deadline:
+            time.sleep(WATCH_SECONDS)
+            self._driver.look_after()
+
+    # Killing
+
+    def _kill_somebody(self) -> None:
+        kinds = ["worker", "broker", "broker"]
+        if self._driver.master == CLUSTER:
+            kinds += ["executor", "executor"]
+        if not self.killed["driver"] and not self.killed["driver, leaving zombies"]:
+            kinds += ["driver", "driver, leaving zombies"]
+        kind = self._choose.choice(kinds)
+        self.killed[kind] += 1
+        if kind == "broker":
+            self._broker.kill9()
+            self._go_on(self._choose.choice((0, 0, 2)))
+            self._broker.start()
+        elif kind == "driver":
+            self._driver.kill(self._driver.of_kind("driver"))
+        elif kind == "driver, leaving zombies":
+            self._leave_zombies()
+        else:
+            there = self._driver.of_kind(kind)
+            self._driver.kill([self._choose.choice(there)] if there else [])
+
+    def _leave_zombies(self) -> None:
+        """Workers that stop where they are, and go on when the next driver has long taken their place."""
+        driver = self._driver
+        zombies = driver.of_kind("worker")
+        for zombie in zombies:
+            zombie.send_signal(signal.SIGSTOP)
+        # Their parents would take them along.
+        driver.kill(driver.of_kind("daemon") + driver.of_kind("executor") + driver.of_kind("driver"))
+        self._frozen += zombies
+
+    def _thaw(self) -> None:
+        for zombie in self._frozen:
+            try:
+                zombie.send_signal(signal.SIGCONT)
+            except psutil.NoSuchProcess:
+                self.killed["zombies that were gone"] += 1
+        self._frozen = []
+
+    # Counting
+
+    def _go_on_until_something_is_written(self) -> None:
+        before = self._batches()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self._batches() == before and len(list(self._written())) < len(self._records):
+            assert time.monotonic() < deadline, f"nothing was written for {PATIENCE_SECONDS:.0f} s"
+            self._go_on(WATCH_SECONDS)
+        self._thaw()
+
+    def _batches(self) -> dict[int, int]:
+        return committed(self._broker.bootstrap, QUERY, PARTITIONS)
+
+    def _finish(self) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while (seen := len(list(self._written()))) < len(self._records):
+            assert time.monotonic() < deadline, f"only {seen} of {len(self._records)} records were written"
+            self._go_on(0.5)
+        self._thaw()
+        # Time for whoever would write more.
+        self._go_on(1.0)
+        self._check(list(self._written()))
+
+    def _check(self, written: list[tuple[bytes, bytes]]) -> None:
+        counts = Counter(written)
+        repeated = {record: count for record, count in counts.items() if count > 1}
+        missing = set(self._records) - counts.keys()
+        strangers = counts.keys() - set(self._records)
+        assert not repeated, f"{len(repeated)} records are there more than once: {list(repeated)[:5]}"
+        assert not missing, f"{len(missing)} records are missing: {sorted(missing)[:5]}"
+        assert not strangers, f"{len(strangers)} records were never sent: {sorted(strangers)[:5]}"
+        if self.job == "map":
+            last: dict[bytes, bytes] = {}
+            for key, value in written:
+                assert value > last.get(key, b""), f"{key!r}: {value!r} comes after {last[key]!r}"
+                last[key] = value
+
+    def _written(self) -> Iterator[tuple[bytes, bytes]]:
+        settings = {
+            "bootstrap.servers": self._broker.bootstrap,
+            "group.id": "count",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+        consumer = Consumer(settings)
+        consumer.assign([TopicPartition(SINK, partition, 0) for partition in range(PARTITIONS)])
+        unread = PARTITIONS
+        while unread:
+            message = consumer.poll(PATIENCE_SECONDS)
+            assert message is not None, "the broker does not answer"
+            error = message.error()
+            if error is None:
+                yield message.key() or b"", message.value() or b""
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread -= 1
+        consumer.close()
+
+
+@contextmanager
+def chaos(master: str = LOCAL) -> Iterator[Callable[..., Run]]:
+    """A function that plays a seed; nobody and nothing is left behind."""
+    directory = Path(tempfile.mkdtemp(prefix="millrace-chaos-"))
+    driver = Driver(master, directory)
+
+    def play(seed: int, **settings: int) -> Run:
+        run = Run(seed, driver, directory / str(seed), **settings)
+        run.play()
+        return run
+
+    try:
+        yield play
+    finally:
+        driver.end()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--cluster", action="store_true")
+    chosen = parser.parse_args()
+    failed = 0
+    with chaos(CLUSTER if chosen.cluster else LOCAL) as play:
+        for seed in range(chosen.first, chosen.first + chosen.seeds):
+            began = time.monotonic()
+            try:
+                run = play(seed)
+            except Exception as error:
+                failed += 1
+                print(f"seed {seed}: {error!r}", flush=True)
+                continue
+            kills = ", ".join(f"{count} x {kind}" for kind, count in run.killed.items())
+            seconds = time.monotonic() - began
+            print(
+                f"seed {seed}: {run.job}, {RECORDS} records once; killed {kills}; {seconds:.0f} s", flush=True
+            )
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""A driver that can be killed: `exactly_once_driver.py MASTER`, with what to do on its standard input.
+
+A line is `BOOTSTRAP CHECKPOINT JOB`: from then on it copies SOURCE to SINK there, exactly once, and starts
+its query again whenever that fails. It ends with its input, or when it is killed.
+"""
+
+import sys
+import threading
+import time
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from millrace.pipelines.exactly_once import ExactlyOnce
+from millrace.pipelines.log import LogTopic
+from millrace.pipelines.session import CONSUMER_OPTIONS, session
+
+SOURCE, SINK, QUERY = "source", "sink", "copy"
+RECORDS_PER_BATCH = 240
+LOOK_SECONDS = 0.05
+# Rows that take their time, a few at once: whoever is killed is often in the midst of a transaction.
+SLOWLY = "if(java_method('java.lang.Thread', 'sleep', 1L) is null, value, value) as value"
+
+SETTINGS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.driver.memory": "700m",
+    "spark.sql.shuffle.partitions": "3",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20",
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.deploy.maxExecutorRetries": "-1",
+}
+
+
+def copied(records: DataFrame, job: str) -> DataFrame:
+    """The job: `map` keeps the order of a key; `deduplicate` has a shuffle and state."""
+    values = records.selectExpr("key", "value")
+    if job == "deduplicate":
+        values = values.dropDuplicates(["value"])
+    return values.selectExpr("key", SLOWLY)
+
+
+class Orders(threading.Thread):
+    """What was last asked for; None when nothing more will be."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.newest: tuple[str, ...] | None = ()
+
+    def run(self) -> None:
+        for line in sys.stdin:
+            self.newest = tuple(line.split())
+        self.newest = None
+
+
+def main(master: str) -> None:
+    spark = session("exactly-once", master=master, settings=SETTINGS)
+    orders = Orders()
+    orders.start()
+    current: tuple[str, ...] = ()
+    query: StreamingQuery | None = None
+    while (newest := orders.newest) is not None:
+        if query is not None and newest != current:
+            query.stop()
+            query = None
+        if query is not None and not query.isActive:
+            print(f"starts again after {str(query.exception())[:2000]}", flush=True)
+            query = None
+        if query is None and newest:
+            query = started(spark, *newest)
+            current = newest
+        time.sleep(LOOK_SECONDS)
+
+
+def started(spark: SparkSession, bootstrap: str, checkpoint: str, job: str) -> StreamingQuery:
+    return (
+        copied(source(spark, bootstrap), job)
+        .writeStream.foreachBatch(ExactlyOnce(QUERY, LogTopic(SINK, "bytes"), bootstrap))
+        .option("checkpointLocation", checkpoint)
+        .outputMode("append")
+        .start()
+    )
+
+
+def source(spark: SparkSession, bootstrap: str) -> DataFrame:
+    return (
+        spark.readStream.format("kafka")
+        .options(**CONSUMER_OPTIONS)
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", SOURCE)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", RECORDS_PER_BATCH)
+        .load()
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,267 @@
+"""Each row of a batch is in the log once, whatever happens on the way.
+
+`MILLRACE_CRASH_SEEDS=20 pytest tests/pipelines/test_exactly_once.py -k killed` plays twenty runs in which
+driver, executors, workers and broker are killed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from millrace.pipelines.errors import PipelineError
+from millrace.pipelines.exactly_once import (
+    ADAPTIVE,
+    CHECKPOINT_PROPERTY,
+    ExactlyOnce,
+    client_settings,
+    committed,
+)
+from millrace.pipelines.log import LogTopic
+from millrace.pipelines.transactions import new_producer, take_over
+from millrace.testing import Broker
+
+from .exactly_once_chaos import chaos
+
+SECONDS = 30
+_names = count()
+
+
+class Sink:
+    """A topic, a query that writes to it, and what readers see."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str, *, partitions: int = 2) -> None:
+        self.query = f"query-{next(_names)}"
+        self.topic = f"{self.query}-output"
+        self.bootstrap = bootstrap
+        self._spark = spark
+        if partitions:
+            admin = AdminClient({"bootstrap.servers": bootstrap})
+            admin.create_topics([NewTopic(self.topic, partitions)])[self.topic].result()
+
+    def new(self, **options: str) -> ExactlyOnce:
+        return ExactlyOnce(self.query, LogTopic(self.topic, "bytes", options=options), self.bootstrap)
+
+    def rows(self, *expressions: str, first: int = 0, last: int = 200, tasks: int = 2) -> DataFrame:
+        wanted = expressions or ("cast(id % 7 as string) as key", "cast(id as string) as value")
+        return self._spark.range(first, last, 1, tasks).selectExpr(*wanted)
+
+    def records(self) -> list[Message]:
+        return list(self._read())
+
+    def values(self) -> list[int]:
+        return sorted(int(record.value() or b"") for record in self._read())
+
+    def _read(self) -> Iterator[Message]:
+        settings = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": "reader",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+        consumer = Consumer(settings)
+        partitions = consumer.list_topics(self.topic, timeout=SECONDS).topics[self.topic].partitions
+        consumer.assign([TopicPartition(self.topic, partition, 0) for partition in partitions])
+        unread = len(partitions)
+        while unread:
+            message = consumer.poll(SECONDS)
+            assert message is not None, "the broker does not answer"
+            error = message.error()
+            if error is None:
+                yield message
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF
+                unread -= 1
+        consumer.close()
+
+
+@pytest.fixture(scope="module")
+def once(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session whose plans do not change on the way, and whose rows travel a few at a time."""
+    session = spark.newSession()
+    session.conf.set(ADAPTIVE, "false")
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "20")
+    yield session
+    spark.sparkContext.setLocalProperty(CHECKPOINT_PROPERTY, None)
+
+
+@pytest.fixture
+def sink(once: SparkSession, broker: Broker) -> Sink:
+    return Sink(once, broker.bootstrap)
+
+
+def test_a_batch_that_is_run_again_writes_nothing_more(sink: Sink) -> None:
+    sink.new()(sink.rows(), 0)
+    sink.new()(sink.rows(), 0)
+    assert sink.values() == list(range(200))
+    assert committed(sink.bootstrap, sink.query, 3) == {0: 0, 1: 0}
+
+
+def test_batches_follow_each_other(sink: Sink) -> None:
+    write = sink.new()
+    for batch in range(3):
+        write(sink.rows(first=batch * 10, last=batch * 10 + 10, tasks=batch + 1), batch)
+    assert sink.values() == list(range(30))
+    assert committed(sink.bootstrap, sink.query, 3) == {0: 2, 1: 2, 2: 2}
+
+
+def test_what_fails_on_the_way_to_the_sink_is_not_half_committed(sink: Sink) -> None:
+    """Spark ends the input of such a task as if it were all there."""
+    failing = sink.rows("cast(if(id = 19000, raise_error('broken'), id) as string) as value", last=20_000)
+    with pytest.raises(PySparkException, match="broken"):
+        sink.new()(failing, 0)
+    assert set(sink.values()) <= set(range(10_000)), "the second task has committed a part of its rows"
+    sink.new()(sink.rows(last=20_000), 0)
+    assert sink.values() == list(range(20_000))
+
+
+def test_other_tasks_take_over_a_batch_only_if_none_of_it_is_written(sink: Sink) -> None:
+    sink.new()(sink.rows(), 0)
+    with pytest.raises(PipelineError, match=r"part of batch 0 with 2 tasks and now has 3.*; run it with"):
+        sink.new()(sink.rows(tasks=3), 0)
+    sink.new()(sink.rows(first=200, last=300, tasks=3), 1)
+    assert sink.values() == list(range(300))
+
+
+def test_a_checkpoint_that_is_put_back_is_refused_and_a_new_one_begins_anew(
+    sink: Sink, once: SparkSession
+) -> None:
+    once.sparkContext.setLocalProperty(CHECKPOINT_PROPERTY, "the old one")
+    for batch in range(3):
+        sink.new()(sink.rows(last=4), batch)
+    with pytest.raises(PipelineError, match=r"up to 2 already.*old copy; put back"):
+        sink.new()(sink.rows(last=4), 1)
+    once.sparkContext.setLocalProperty(CHECKPOINT_PROPERTY, "a new one")
+    sink.new()(sink.rows(first=4, last=8), 0)
+    assert sink.values() == sorted([*range(4)] * 3 + [*range(4, 8)])
+
+
+def test_a_zombie_is_fenced_and_what_it_left_open_is_undone(sink: Sink) -> None:
+    write = sink.new()
+    write(sink.rows(last=10), 0)
+    zombie = new_producer(client_settings(sink.bootstrap, {}, {}), f"{sink.query}-0")
+    take_over(zombie, SECONDS)
+    zombie.begin_transaction()
+    zombie.produce(sink.topic, b"1000")
+    zombie.flush(SECONDS)
+    # The worker's producer is the one that is fenced now; it takes its place back.
+    write(sink.rows(first=10, last=20), 1)
+    with pytest.raises(KafkaException, match="fenced"):
+        zombie.commit_transaction(SECONDS)
+    assert sink.values() == list(range(20))
+
+
+def test_a_broker_that_comes_back_is_waited_for(sink: Sink, broker: Broker) -> None:
+    write = sink.new()
+    write(sink.rows(last=10), 0)
+    broker.kill9()
+    broker.start()
+    write(sink.rows(first=10, last=20), 1)
+    assert sink.values() == list(range(20))
+
+
+def test_keys_values_headers_and_partitions_arrive_as_they_are(sink: Sink) -> None:
+    rows = sink.rows(
+        "if(id = 0, null, encode(cast(id as string), 'UTF-8')) as key",
+        "if(id = 1, null, concat('value ', id)) as value",
+        "if(id = 2, null, array(struct('a' as key, cast('x' as binary) as value))) as headers",
+        "if(id = 3, null, 1) as partition",
+        last=6,
+    )
+    sink.new()(rows, 0)
+    found = sorted(
+        (record.value() or b"", record.key(), record.headers(), record.partition())
+        for record in sink.records()
+        if record.value() != b"value 3"
+    )
+    header = [("a", b"x")]
+    keys = {number: b"%d" % number for number in range(6)}
+    assert found == [
+        (b"", keys[1], header, 1),
+        (b"value 0", None, header, 1),
+        (b"value 2", keys[2], None, 1),
+        (b"value 4", keys[4], header, 1),
+        (b"value 5", keys[5], header, 1),
+    ]
+
+
+def test_plain_rows_may_lack_keys_and_values(sink: Sink) -> None:
+    rows = sink.rows("if(id = 0, null, 'k') as key", "if(id = 1, null, cast(id as string)) as value", last=3)
+    sink.new()(rows, 0)
+    assert {(record.key(), record.value()) for record in sink.records()} == {
+        (None, b"0"),
+        (b"k", None),
+        (b"k", b"2"),
+    }
+
+
+def test_a_topic_that_is_missing_is_made_as_the_broker_makes_topics(
+    once: SparkSession, broker: Broker
+) -> None:
+    sink = Sink(once, broker.bootstrap, partitions=0)
+    sink.new()(sink.rows(last=10), 0)
+    assert sink.values() == list(range(10))
+
+
+REFUSED: dict[str, Callable[[Sink], DataFrame]] = {
+    r"too large; write smaller records": lambda sink: sink.rows(
+        "repeat('x', 3000000) as value", last=1, tasks=1
+    ),
+    r"Unknown partition; write to partitions": lambda sink: sink.rows(
+        "'x' as value", "7 as partition", last=1
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_a_record_that_the_broker_refuses_is_explained(sink: Sink, reason: str) -> None:
+    with pytest.raises(PipelineError, match=f"{sink.query} cannot write to {sink.topic}: .*{reason}"):
+        sink.new()(REFUSED[reason](sink), 0)
+    assert sink.values() == []
+
+
+def test_a_timeout_that_the_broker_refuses_is_explained(sink: Sink) -> None:
+    write = sink.new(**{"kafka.transaction.timeout.ms": "3600000"})
+    with pytest.raises(PipelineError, match=r"; lower kafka.transaction.timeout.ms"):
+        write(sink.rows(last=4), 0)
+
+
+def test_adaptive_plans_are_refused(sink: Sink, spark: SparkSession) -> None:
+    adaptive = spark.newSession()
+    adaptive.conf.set(ADAPTIVE, "true")
+    with pytest.raises(PipelineError, match=f"set {ADAPTIVE} to false"):
+        sink.new()(adaptive.range(3).selectExpr("'x' as value"), 0)
+
+
+def test_what_spark_knows_of_security_the_producer_knows_too() -> None:
+    options = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": r'org.example.Login required username="ada" password="a\"b";',
+        "kafka.fetch.max.wait.ms": "10",
+        "maxOffsetsPerTrigger": "10",
+    }
+    found = client_settings("here:9092", options, {"linger.ms": "7", "spark.sql.shuffle.partitions": "3"})
+    assert (found["security.protocol"], found["sasl.mechanism"]) == ("SASL_SSL", "PLAIN")
+    assert (found["sasl.username"], found["sasl.password"]) == ("ada", 'a"b')
+    assert found["linger.ms"] == "7"
+    assert not {"fetch.max.wait.ms", "maxOffsetsPerTrigger", "spark.sql.shuffle.partitions"} & found.keys()
+
+
+SEEDS = int(os.environ.get("MILLRACE_CRASH_SEEDS", "1"))
+FIRST_SEED = int(os.environ.get("MILLRACE_CRASH_FIRST_SEED", "1"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_every_record_is_written_once_whoever_is_killed() -> None:
+    with chaos() as play:
+        for seed in range(FIRST_SEED, FIRST_SEED + SEEDS):
+            play(seed)
