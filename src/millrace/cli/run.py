@@ -11,8 +11,6 @@ from millrace.cli.errors import CommandError
 from millrace.cli.options import KafkaCommand, Target, broker_options, parse_pairs
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
     from rich.console import Console
 
@@ -36,7 +34,12 @@ if TYPE_CHECKING:
     "--output", "outputs", multiple=True, metavar="[NAME=]TOPIC", help="Write to another topic than declared."
 )
 @click.option("--once", is_flag=True, help="Process what there is, and end.")
-@click.option("--explain", is_flag=True, help="Say how it would run and why, with Spark's plan, and end.")
+@click.option(
+    "--explain",
+    "--dry-run",
+    is_flag=True,
+    help="Say how it would run and why, with Spark's plan, and end; of a project, check the graph.",
+)
 @click.option("--name", help="Another name for the pipeline: its own checkpoint and consumer group.")
 @click.option(
     "--delivery",
@@ -47,6 +50,13 @@ if TYPE_CHECKING:
     "--mode", type=click.Choice(["auto", "real-time", "micro-batch"]), help="Let the plan decide, or not."
 )
 @click.option("--conf", "settings", multiple=True, metavar="K=V", help="Any Spark setting.")
+@click.option(
+    "--refresh", multiple=True, metavar="TABLES", help="Of a project: only these, separated by commas."
+)
+@click.option(
+    "--full-refresh", multiple=True, metavar="TABLES", help="Of a project: empty these, fill them anew."
+)
+@click.option("--full-refresh-all", is_flag=True, help="Of a project: empty everything, fill it anew.")
 def command(
     *,
     target: Target,
@@ -62,6 +72,9 @@ def command(
     delivery: str | None,
     mode: str | None,
     settings: tuple[str, ...],
+    refresh: tuple[str, ...],
+    full_refresh: tuple[str, ...],
+    full_refresh_all: bool,
 ) -> int | None:
     """Run the pipelines of a Python file over the log, on Spark.
 
@@ -76,7 +89,22 @@ def command(
         refused |= {"--delivery": delivery, "--mode": mode, "--checkpoints": checkpoints}
         if given := [option for option, value in refused.items() if value]:
             raise CommandError(f"{', '.join(given)}: a declarative project says that in its own files")
-        return _run_project(project, target, master, explain, conf)
+        from millrace.pipelines.declarative import run_project
+
+        return run_project(
+            project,
+            bootstrap=target.bootstrap,
+            master=master,
+            dry_run=explain,
+            full_refresh=_names(full_refresh),
+            full_refresh_all=full_refresh_all,
+            refresh=_names(refresh),
+            conf=conf,
+        )
+    if refresh or full_refresh or full_refresh_all:
+        raise CommandError(
+            "only a declarative project has tables to refresh; to compute anew, millrace replay"
+        )
 
     from rich.console import Console
 
@@ -177,9 +205,5 @@ def _run_batches(
         click.echo(str(summary))
 
 
-def _run_project(
-    project: Path, target: Target, master: str | None, explain: bool, conf: dict[str, str]
-) -> int:
-    from millrace.pipelines.declarative import run_project
-
-    return run_project(project, bootstrap=target.bootstrap, master=master, dry_run=explain, conf=conf)
+def _names(given: tuple[str, ...]) -> list[str]:
+    return [name.strip() for part in given for name in part.split(",") if name.strip()]

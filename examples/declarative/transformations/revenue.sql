@@ -1,0 +1,5 @@
+-- What each customer has ordered so far, from the table that orders.py fills.
+CREATE MATERIALIZED VIEW revenue AS
+SELECT customer, count(*) AS orders, sum(amount) AS revenue
+FROM orders
+GROUP BY customer;
