@@ -1,4 +1,4 @@
-"""A Spark session that is right for the log: connector, workers' Python, and settings that keep batches short.
+"""A Spark session that is right for the log: its connector, the workers' Python, settings for short batches.
 
 On this machine nothing else is needed. On a cluster the executors run the same Python code, so there
 
@@ -17,19 +17,19 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from millrace import jars
+from millrace.pipelines import gateway
 from millrace.pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-OLDEST_JAVA = 17
 MASTER_VARIABLE = "MILLRACE_MASTER"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
@@ -40,7 +40,11 @@ CONSUMER_OPTIONS: Mapping[str, str] = {"kafka.fetch.max.wait.ms": "10"}
 # What every session gets, wherever it runs; a user's own settings go before these.
 SETTINGS: Mapping[str, str] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # A batch that is run again after a crash must have the same tasks: the exactly-once sink counts on it.
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
     "spark.sql.streaming.metricsEnabled": "true",
+    # The only one that stateful Python functions (transformWithState) run on; state lies outside the heap,
+    # and with a change log a batch writes down what changed, not all there is.
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -74,10 +78,18 @@ def session(
     wanted["spark.jars"] = ",".join(filter(None, [*_connector(), asked.get("spark.jars")]))
     _choose_python(master, asked)
 
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    return SparkSession.builder.config(conf=SparkConf().setAll(list(wanted.items()))).getOrCreate()
+    conf = SparkConf().setAll(list(wanted.items()))
+    if SparkContext._gateway is None:
+        SparkContext(conf=conf, gateway=_launch(conf))
+    elif SparkContext._gateway is not _launched:
+        raise PipelineError(
+            "a Spark session without the Kafka connector ran in this process, and its JVM cannot load it now;"
+            " start the session with millrace.pipelines.session first, or use a new process"
+        )
+    return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
 def is_running() -> bool:
@@ -86,6 +98,16 @@ def is_running() -> bool:
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context is not None
+
+
+# The gateway to the JVM that was started here, with the connector; it outlives the session.
+_launched: object | None = None
+
+
+def _launch(conf: SparkConf) -> Any:
+    global _launched  # noqa: PLW0603
+    _launched = gateway.launch(conf)
+    return _launched
 
 
 def local_master(slots: int | None = None) -> str:
@@ -107,12 +129,11 @@ def require_java() -> Path:
         launcher = jars.java()
     except jars.JarsUnavailable as error:
         raise PipelineError(f"Spark needs Java: {error}") from error
-    told = subprocess.run([launcher, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(?:1\.)?(\d+)[^"]*"', told)
-    if found is None or int(found[1]) < OLDEST_JAVA:
-        which = found[0] if found else "of unknown version"
+    version = jars.java_version(launcher)
+    if version is None or version.major < jars.OLDEST_JAVA:
+        which = version or "of unknown version"
         raise PipelineError(
-            f"Spark needs Java {OLDEST_JAVA} or newer, and {launcher} is {which};"
+            f"Spark needs Java {jars.OLDEST_JAVA} or newer, and {launcher} is {which};"
             " install a newer JDK, or point JAVA_HOME at one"
         )
     return launcher
@@ -139,11 +160,12 @@ def _running_session(master: str | None, slots: int | None, asked: Mapping[str, 
     if context is None:
         return None
     conf = dict(context.getConf().getAll())
+    has_slots = _local_slots(context.master or "")
     differing = [key for key, value in asked.items() if conf.get(key) != value and key != "spark.jars"]
     if master is not None and master != context.master:
         differing.append("spark.master")
-    if slots is not None and 0 < _local_slots(context.master) < slots:
-        differing.append(f"slots ({_local_slots(context.master)}, not {slots})")
+    if slots is not None and 0 < has_slots < slots:
+        differing.append(f"slots ({has_slots}, not {slots})")
     if "spark-sql-kafka" not in conf.get("spark.jars", ""):
         differing.append("spark.jars (it has no Kafka connector)")
     if differing:
