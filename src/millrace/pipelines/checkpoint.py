@@ -19,7 +19,7 @@ from millrace.pipelines.errors import PipelineError
 from millrace.pipelines.files import Directory, local_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 VARIABLE = "MILLRACE_CHECKPOINTS"
 DEFAULT = "millrace-checkpoints"
@@ -104,16 +104,26 @@ class Fingerprint:
 
     @classmethod
     def of(
-        cls, frame: DataFrame, output: str, delivery: str, mode: str, topics: Iterable[str], bootstrap: str
+        cls,
+        plan: plans.Plan,
+        output: str,
+        delivery: str,
+        mode: str,
+        shuffle_partitions: str,
+        topics: Iterable[str],
+        bootstrap: str,
     ) -> Fingerprint:
         """The fingerprint of a query as it would be started now."""
         return cls(
-            plans.sources(frame),
+            plan.sources,
             output,
             delivery,
             mode,
-            frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or "",
-            [asdict(one) for one in plans.stateful(frame)],
+            shuffle_partitions,
+            [
+                {"operator": one.operator, "keys": list(one.keys), "state": list(one.state)}
+                for one in plan.stateful
+            ],
             offsets.cluster_id(bootstrap),
             offsets.topic_ids(bootstrap, topics),
         )

@@ -70,6 +70,8 @@ class ExactlyOnce:
         self._admin: AdminClient | None = None
         self._finished: Mark | None = None
         """What the last batch left behind, if that batch was written by this object and to the end."""
+        self.written = 0
+        """How many rows have gone to the log so far."""
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         if frame.sparkSession.conf.get(ADAPTIVE) == "true":
@@ -90,6 +92,7 @@ class ExactlyOnce:
             if outcome.failure is not None:
                 raise PipelineError(outcome.failure)
         self._finished = Mark(batch + 1, tasks, checkpoint)
+        self.written += sum(outcome.written for outcome in outcomes)
 
     def _prepare(self, write: Write) -> None:
         announced = self._finished

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millrace.pipelines import plans
-
 if TYPE_CHECKING:
     from millrace.pipelines.running import Query, Run
 
@@ -16,9 +14,9 @@ def explanation(run: Run) -> str:
 
 
 def _query(run: Run, query: Query) -> str:
-    kept = [str(one) for one in plans.stateful(query.frame)]
+    kept = [str(one) for one in query.plan.stateful]
     rows = {
-        "reads": ", ".join(plans.sources(query.frame)) or "nothing",
+        "reads": ", ".join(query.plan.sources) or "nothing",
         "writes": f"{query.topic.name}, {query.delivery}",
         "mode": f"{query.choice.mode}: {query.choice.why}",
         "output": f"{query.choice.output_mode}: {_output(query)}",
@@ -27,10 +25,10 @@ def _query(run: Run, query: Query) -> str:
         "checkpoint": run.location(query.name),
     }
     told = "\n".join(f"  {label:<11}{text}" for label, text in rows.items())
-    return f"{query.name}\n{told}\n\n{plan(query)}"
+    return f"{query.name}\n{told}\n\n{spark_plan(query)}"
 
 
-def plan(query: Query) -> str:
+def spark_plan(query: Query) -> str:
     """Spark's physical plan of a query."""
     frame = query.frame
     mode = frame.sparkSession._jvm.org.apache.spark.sql.execution.ExplainMode  # type: ignore[union-attr]

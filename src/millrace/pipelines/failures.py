@@ -15,7 +15,7 @@ _AWAY = re.compile(
     r"|Local: (Broker transport failure|All broker connections are down|Timed out|Host resolution failure)"
     r"|_TRANSPORT|_ALL_BROKERS_DOWN|_TIMED_OUT|java\.net\.ConnectException"
 )
-_REFUSED = re.compile(r"STREAMING_REAL_TIME_MODE|REAL_TIME_MODE_TRIGGER|real-?time mode|Real-Time Mode", re.I)
+_REFUSED = re.compile(r"REAL_TIME_MODE|real-time mode|CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT", re.I)
 _STATE = re.compile(r"STATE_STORE_\w*SCHEMA_NOT_COMPATIBLE|STATEFUL_OPERATOR_NOT_MATCH|STATE_SCHEMA")
 
 
@@ -45,7 +45,7 @@ def explained(error: BaseException, query: str, bootstrap: str, log: str | None 
         return BrokerAway(f"the broker at {bootstrap} does not answer; start it, or see --bootstrap-server")
     if _STATE.search(text):
         return PipelineError(
-            f"{query} does not fit the state in its checkpoint ({_first_line(text)}); undo the change, give"
+            f"{query} does not fit the state in its checkpoint ({first_line(text)}); undo the change, give"
             f" the pipeline another name, or delete the checkpoint{more}"
         )
     told = PipelineError(f"{query} failed: {cause(text)}{more}")
@@ -63,7 +63,7 @@ def text_of(error: BaseException) -> str:
         parts.append(f"{type(one).__name__}: {one}")
         if (trace := getattr(one, "_stackTrace", None)) is not None:
             parts.append(str(trace))
-        one = one.__cause__ or one.__context__
+        one = one.__cause__ or getattr(one, "_cause", None) or one.__context__
     return "\n".join(parts)
 
 
@@ -78,7 +78,7 @@ def cause(text: str) -> str:
             ):
                 return _shortened(line)
     caused = re.findall(r"Caused by: (?:[\w.$]+\.)?([\w$]+(?:: [^\n]+)?)", text)
-    return _shortened(caused[-1] if caused else _first_line(text))
+    return _shortened(caused[-1] if caused else first_line(text))
 
 
 def own_traceback(text: str) -> str:
@@ -88,7 +88,8 @@ def own_traceback(text: str) -> str:
     return "".join(frame for frame in frames if not re.search(r'/(pyspark|py4j)/[^"]*"', frame)).rstrip("\n")
 
 
-def _first_line(text: str) -> str:
+def first_line(text: str) -> str:
+    """What ended a query, as far as it fits a line."""
     found = re.search(r"terminated with exception: ([^\n]+)", text)
     line = found[1] if found else next((one for one in text.splitlines() if one.strip()), "")
     return _shortened(re.sub(r"^\w+(Exception|Error): ", "", line))

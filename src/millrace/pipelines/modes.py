@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Literal
 from confluent_kafka import KafkaException
 
 from millrace.pipelines import offsets, plans, reading
+from millrace.pipelines.errors import BrokerAway
 from millrace.pipelines.pipeline import Pipeline
+from millrace.pipelines.plans import Plan
 from millrace.pipelines.session import cores
 
 if TYPE_CHECKING:
@@ -26,15 +28,13 @@ ASYNC_OPTIONS: Mapping[str, str] = {
 }
 # Tasks of a batch that is run again must be the same ones, which adaptive execution does not promise.
 STREAM_SETTINGS: Mapping[str, str] = {"spark.sql.adaptive.enabled": "false"}
-REAL_TIME_SETTINGS: Mapping[str, str] = {
-    # Real-time mode wants state that a batch which failed half-way cannot spoil.
-    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
-}
 
 ALLOWED = {
     "Aggregate",
     "CollectMetrics",
     "Deduplicate",
+    "Distinct",
+    "EventTimeWatermark",
     "Expand",
     "Filter",
     "Generate",
@@ -47,9 +47,7 @@ ALLOWED = {
     "View",
 }
 IN_WORDS = {
-    "EventTimeWatermark": "a watermark",
     "DeduplicateWithinWatermark": "deduplication within a watermark",
-    "Distinct": "distinct()",
     "GlobalLimit": "a limit",
     "Repartition": "a repartitioning",
     "RepartitionByExpression": "a repartitioning",
@@ -85,6 +83,7 @@ def choose(
     pipeline: Pipeline,
     frame: DataFrame,
     *,
+    plan: Plan | None = None,
     available_now: bool = False,
     wrapped: bool = False,
     tasks: int = 1,
@@ -93,33 +92,37 @@ def choose(
 
     `wrapped` says that something looks at its batches, `tasks` is how many partitions its inputs have.
     """
-    output_mode = pipeline.output_mode or ("update" if plans.aggregates(frame) else "append")
-    slots = needed_slots(frame, tasks)
-    if (obstacle := _obstacle(pipeline, frame, output_mode, available_now, wrapped, slots)) is None:
-        return Choice(
-            "real-time",
-            "update",
-            f"every operator of it can work record by record, and {slots} tasks fit into this master's slots",
-            {**STREAM_SETTINGS, **REAL_TIME_SETTINGS},
-            slots=slots,
+    plan = plan or Plan(frame)
+    output_mode = pipeline.output_mode or _output_mode(plan)
+    slots = needed_slots(frame, plan, tasks)
+    obstacle = _obstacle(pipeline, plan, output_mode, available_now, wrapped)
+    if obstacle is None:
+        available = frame.sparkSession.sparkContext.defaultParallelism
+        if slots <= available:
+            return Choice(
+                "real-time",
+                "update",
+                f"Spark can pass on each record at once here, and its {slots} tasks fit {available} slots",
+                slots=slots,
+            )
+        obstacle = (
+            f"real-time mode runs all {slots} tasks of it at once, and the master has {available} slots;"
+            f" --master 'local[{slots}]' would do"
         )
-    is_async = (
-        pipeline.delivery == "at-least-once"
-        and not wrapped
-        and not available_now
-        and not plans.stateful(frame)
-    )
+    # Spark keeps state and progress in step, so only a query without state may write its progress later.
+    is_async = pipeline.delivery == "at-least-once" and not (wrapped or available_now) and not plan.stateful
     return Choice("micro-batch", output_mode, obstacle, is_async=is_async)
 
 
-def refused(choice: Choice, error: BaseException) -> Choice:
+def refused(choice: Choice, plan: Plan, error: str) -> Choice:
     """The choice that is left when Spark has refused real-time mode."""
-    first = str(error).split("\n", 1)[0]
     return replace(
         choice,
         mode="micro-batch",
-        why=f"Spark refuses this plan in real-time mode ({first[:300]})",
+        output_mode=_output_mode(plan),
+        why=f"Spark refuses it in real-time mode: {error}",
         settings=dict(STREAM_SETTINGS),
+        is_async=not plan.stateful,
     )
 
 
@@ -131,25 +134,29 @@ def slots_for(pipelines: Iterable[Pipeline], bootstrap: str, conf: Mapping[str, 
         if pipeline.delivery != "at-least-once" or pipeline.mode == "micro-batch":
             continue
         streams = [topic for topic in pipeline.inputs.values() if not topic.table]
-        names = [name for topic in streams for name in reading.topics(topic, bootstrap)]
         try:
+            names = [name for topic in streams for name in reading.topics(topic, bootstrap)]
             found = offsets.partitions(offsets.admin(bootstrap), names)
-        except KafkaException:
-            # The broker is away; the run will wait for it, with the slots that there are.
+        except (KafkaException, BrokerAway):
+            # The run will wait for the broker, with the slots that there are.
             continue
         # A shuffle or two are common; a plan that has more is told how many slots it needs.
         wanted += len(pipeline.outputs) * (sum(map(len, found.values())) + 2 * shuffled)
     return min(wanted, MOST_SLOTS) or None
 
 
-def needed_slots(frame: DataFrame, tasks: int) -> int:
+def needed_slots(frame: DataFrame, plan: Plan, tasks: int) -> int:
     """How many tasks a query has in all its stages, which real-time mode runs at once."""
-    shuffles = len(plans.stateful(frame))
-    return tasks + shuffles * int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    return tasks + len(plan.stateful) * int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+def _output_mode(plan: Plan) -> str:
+    # Spark writes a session once it is final, whatever else it does.
+    return "update" if plan.aggregates and not plan.has_sessions else "append"
 
 
 def _obstacle(
-    pipeline: Pipeline, frame: DataFrame, output_mode: str, available_now: bool, wrapped: bool, slots: int
+    pipeline: Pipeline, plan: Plan, output_mode: str, available_now: bool, wrapped: bool
 ) -> str | None:
     """What keeps a query from real-time mode, if anything does."""
     if pipeline.mode == "micro-batch":
@@ -159,43 +166,41 @@ def _obstacle(
     if wrapped:
         return "its batches are looked at"
     if pipeline.delivery == "exactly-once":
-        return "exactly-once delivery needs batches to commit; at-least-once could run in real-time mode"
+        return "exactly-once delivery commits batches; with at-least-once it may run in real-time mode"
     if pipeline.trigger is not None and pipeline.mode != "real-time":
         return f"it asks for a batch every {pipeline.trigger}"
-    if output_mode == "complete" or (output_mode == "append" and plans.aggregates(frame)):
-        return f"real-time mode writes updates, and the pipeline asks for {output_mode} output"
-    if (operator := _foreign(frame)) is not None:
+    if output_mode == "complete" or (output_mode == "append" and plan.aggregates):
+        return f"real-time mode writes every update, and this needs {output_mode} output"
+    if (operator := _foreign(plan)) is not None:
         return f"real-time mode does not know {operator}"
-    available = frame.sparkSession.sparkContext.defaultParallelism
-    if slots > available:
-        return (
-            f"real-time mode runs all {slots} tasks of it at once, and the master has {available} slots;"
-            f" --master 'local[{slots}]' would do"
-        )
     return None
 
 
-def _foreign(frame: DataFrame) -> str | None:
-    """An operator that real-time mode does not know, in words."""
-    before_union = 0
-    for node in plans.nodes(plans.analyzed(frame)):
-        name = plans.kind(node)
-        if not node.isStreaming():
-            continue
+def _foreign(plan: Plan) -> str | None:
+    """Something that real-time mode does not know, in words."""
+    if plan.has_python:
+        return "Python functions, which are called with batches of records"
+    for name, node in plan.streams():
         if name not in ALLOWED:
             return IN_WORDS.get(name, name)
-        if name == "Join" and all(child.isStreaming() for child in plans.items(node.children())):
-            return "joins of two streams"
-        if name == "Union":
-            before_union += sum(_keeps_state(child) for child in plans.items(node.children()))
-    if before_union:
-        return "state before a union"
-    if plans.has_python(frame):
-        return "Python functions (they are called with batches of records)"
+        if name == "Join" and (obstacle := _join_obstacle(node)) is not None:
+            return obstacle
+        if name == "Union" and any(map(_keeps_state, plans.items(node.children()))):
+            return "state before a union"
+    if len(set(plan.sources)) < len(plan.sources):
+        return "a topic that is read twice"
     return None
 
 
-def _keeps_state(plan: plans.Node) -> bool:
-    return any(
-        plans.kind(one) in {"Aggregate", "Deduplicate"} and one.isStreaming() for one in plans.nodes(plan)
-    )
+def _join_obstacle(join: plans.Node) -> str | None:
+    tables = [child for child in plans.items(join.children()) if not child.isStreaming()]
+    if not tables:
+        return "joins of two streams"
+    if not any(plans.kind(node) == "ResolvedHint" for table in tables for node in plans.nodes(table)):
+        return "joins with a table that is not small enough to send everywhere; broadcast(table) says it is"
+    return None
+
+
+def _keeps_state(branch: plans.Node) -> bool:
+    kinds = {"Aggregate", "Deduplicate", "Distinct"}
+    return any(plans.kind(one) in kinds and one.isStreaming() for one in plans.nodes(branch))

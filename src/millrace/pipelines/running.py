@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,6 @@ from millrace.pipelines import (
     failures,
     modes,
     offsets,
-    plans,
     reading,
     writing,
 )
@@ -27,6 +27,7 @@ from millrace.pipelines.files import Directory
 from millrace.pipelines.log import LogTopic
 from millrace.pipelines.modes import Choice
 from millrace.pipelines.pipeline import ONLY_OUTPUT, Pipeline
+from millrace.pipelines.plans import Plan
 from millrace.pipelines.query_settings import applied
 
 if TYPE_CHECKING:
@@ -52,8 +53,14 @@ class Query:
     name: str
     topic: LogTopic
     frame: DataFrame
+    plan: Plan
     choice: Choice
     delivery: str
+    topics: list[str]
+    """What it reads."""
+    sink: ExactlyOnce | None = None
+    restarts: int = 0
+    """How often it was started again since its last batch."""
     running: StreamingQuery | None = None
     progress: StreamingQueryProgress | None = None
     reached: offsets.Offsets = field(default_factory=dict)
@@ -85,8 +92,8 @@ class Run:
         self.bootstrap = bootstrap
         self.planned: list[Query] = []
         self.waiting_for_broker: bool = False
-        self.on_progress: Callable[[Any], None] | None = None
-        """Is told of every batch."""
+        self.on_progress: Callable[[Any, int | None], None] | None = None
+        """Is told of every batch, and how many records its sink has written so far, if that counts them."""
         self.notes: list[str] = []
         """What the user should know, such as a mode that Spark has refused."""
         self._spark = spark
@@ -122,14 +129,16 @@ class Run:
             topic = self._outputs[output]
             name = self.name if output == ONLY_OUTPUT else f"{self.name}.{output}"
             encoded = codecs.encode(frame, topic)
+            plan = Plan(encoded)
             choice = modes.choose(
                 self.pipeline,
                 encoded,
+                plan=plan,
                 available_now=self._available_now,
                 wrapped=self._around is not None,
-                tasks=self._tasks(encoded),
+                tasks=self._tasks(read := self._topics(plan)),
             )
-            planned.append(Query(name, topic, encoded, choice, self.pipeline.delivery))
+            planned.append(Query(name, topic, encoded, plan, choice, self.pipeline.delivery, read))
         for name, topic in self.pipeline.inputs.items():
             if dead_letters.wanted(topic):
                 letters = dead_letters.stream(
@@ -140,8 +149,10 @@ class Run:
                         f"{self.name}.dead-letters.{name}",
                         dead_letters.output(topic),
                         letters,
+                        Plan(letters),
                         modes.COMPANION,
                         self.pipeline.delivery,
+                        reading.topics(topic, self.bootstrap),
                     )
                 )
         return planned
@@ -235,25 +246,30 @@ class Run:
 
     def _check(self, one: Query) -> None:
         """Refuse a checkpoint that does not fit before data is touched."""
-        streams = [topic for topic in self.pipeline.inputs.values() if not topic.table]
-        names = {name for topic in streams for name in reading.topics(topic, self.bootstrap)}
         now = Fingerprint.of(
-            one.frame, one.topic.name, one.delivery, one.choice.mode, sorted(names), self.bootstrap
+            one.plan,
+            one.topic.name,
+            one.delivery,
+            one.choice.mode,
+            self._spark.conf.get("spark.sql.shuffle.partitions") or "",
+            one.topics,
+            self.bootstrap,
         )
-        may_lose = any(topic.options.get("failOnDataLoss", "").lower() == "false" for topic in streams)
+        may_lose = any(
+            topic.options.get("failOnDataLoss", "").lower() == "false"
+            for topic in self.pipeline.inputs.values()
+        )
         checkpoint.check(self._spark, self._checkpoints, one.name, now, self.bootstrap, may_lose=may_lose)
 
-    def _tasks(self, frame: DataFrame) -> int:
-        """How many tasks read the sources of a query."""
-        wanted = set(plans.sources(frame))
-        names = [
-            name
-            for topic in self.pipeline.inputs.values()
-            if topic.name in wanted
-            for name in reading.topics(topic, self.bootstrap)
-        ]
-        found = offsets.partitions(offsets.admin(self.bootstrap), names)
-        return sum(map(len, found.values()))
+    def _topics(self, plan: Plan) -> list[str]:
+        """The topics that a query reads."""
+        wanted = set(plan.sources)
+        inputs = [topic for topic in self.pipeline.inputs.values() if topic.name in wanted]
+        return sorted({name for topic in inputs for name in reading.topics(topic, self.bootstrap)})
+
+    def _tasks(self, topics: list[str]) -> int:
+        """How many tasks read them."""
+        return sum(map(len, offsets.partitions(offsets.admin(self.bootstrap), topics).values()))
 
     def _start_query(self, one: Query) -> None:
         with self._lock:
@@ -271,7 +287,8 @@ class Run:
             .option("checkpointLocation", location)
         )
         if one.delivery == "exactly-once":
-            writer = writer.foreachBatch(self._wrapped(one, ExactlyOnce(one.name, one.topic, self.bootstrap)))
+            one.sink = ExactlyOnce(one.name, one.topic, self.bootstrap)
+            writer = writer.foreachBatch(self._wrapped(one, one.sink))
         elif self._around is not None:
             topic = one.topic
             writer = writer.foreachBatch(
@@ -298,10 +315,10 @@ class Run:
     def _note(self, progress: StreamingQueryProgress) -> None:
         for one in self.planned:
             if one.name == progress.name:
-                one.progress = progress
+                one.progress, one.restarts = progress, 0
                 one.reached = offsets.reached(progress) or one.reached
-        if self.on_progress is not None:
-            self.on_progress(progress)
+                if self.on_progress is not None:
+                    self.on_progress(progress, one.sink.written if one.sink is not None else None)
 
     def _supervise(self) -> None:
         try:
@@ -328,12 +345,15 @@ class Run:
         if error is None:
             return
         if one.choice.mode == "real-time" and one.progress is None and failures.is_refusal(error):
-            one.choice = modes.refused(one.choice, error)
-            self.notes.append(f"{one.name}: {one.choice.why}")
-        elif not failures.is_about_connection(error):
-            raise self._explained(one, error)
-        else:
+            one.choice = modes.refused(one.choice, one.plan, failures.first_line(failures.text_of(error)))
+            self.notes.append(f"{one.name} runs in micro-batches: {one.choice.why}")
+        elif failures.is_about_connection(error):
+            self.waiting_for_broker = True
+            self._stopping.wait(min(FIRST_PAUSE_SECONDS * 2**one.restarts, LONGEST_PAUSE_SECONDS))
+            one.restarts += 1
             self._patiently(lambda: offsets.cluster_id(self.bootstrap))
+        else:
+            raise self._explained(one, error)
         self._start_query(one)
 
     def _explained(self, one: Query, error: BaseException) -> PipelineError:
@@ -362,10 +382,12 @@ class Run:
                 return result
 
     def _finish(self) -> None:
-        with self._lock:
-            for query in self.queries:
-                if query.isActive:
-                    query.stop()
+        for query in self.queries:
+            _end_after_batch(self._spark, query)
+        for query in self.queries:
+            # How it ended is known; what counts is that its last batch is through.
+            with suppress(Exception):
+                query.awaitTermination(STOP_SECONDS)
         self._release()
         self._ended.set()
 
@@ -393,26 +415,23 @@ def _process_all(one: Query, query: StreamingQuery, bootstrap: str) -> None:
         query.processAllAvailable()
         return
     # Spark's own method does not know real-time mode: wait until a batch has ended behind what is there now.
-    wanted = offsets.end_offsets(bootstrap, one.reached or _topics_of(query))
+    wanted = offsets.end_offsets(bootstrap, one.topics)
     while query.isActive and (not one.reached or offsets.behind(one.reached, wanted)):
         time.sleep(LOOK_SECONDS / 4)
-    if not query.isActive:
-        query.processAllAvailable()
-
-
-def _topics_of(query: StreamingQuery) -> list[str]:
-    return list(offsets.reached(query.lastProgress)) if query.lastProgress else []
+    if (error := query.exception()) is not None:
+        raise error
 
 
 def _end_after_batch(spark: SparkSession, query: StreamingQuery) -> None:
     """Let a query end when its batch is through; Spark's own `stop` would break the batch off."""
     if not query.isActive:
         return
-    execution = query._jsq.streamingQuery()
-    runtime = spark._jvm.org.apache.spark.sql.execution.streaming.runtime
+    runtime: Any = spark._jvm.org.apache.spark.sql.execution.streaming.runtime  # type: ignore[union-attr]
     terminated = getattr(getattr(runtime, "TERMINATED$"), "MODULE$")
     # Its loop looks at this between batches; nothing is interrupted.
-    execution.state().set(terminated)
+    query._jsq.streamingQuery().state().set(terminated)
+    # A batch that was about to begin has begun after this.
+    time.sleep(LOOK_SECONDS / 4)
     if not query.status["isTriggerActive"]:
         # It sleeps until the next trigger, which may be far.
         query.stop()

@@ -34,13 +34,17 @@ class Meter:
     now: Callable[[], float] = time.monotonic
     batches: deque[tuple[float, int, int]] = field(default_factory=deque)
     """When a batch was through, and how many records it has read and written; -1 if nobody counts."""
+    total: int = 0
     since: float | None = None
     batch_ms: int = 0
     state_rows: int | None = None
 
-    def note(self, progress: Any) -> None:
-        """Take note of Spark's report on a batch."""
+    def note(self, progress: Any, total: int | None = None) -> None:
+        """Take note of Spark's report on a batch; `total` is what was written so far, if the sink counts."""
         read, written = int(progress.numInputRows), int(progress.sink.numOutputRows)
+        if total is not None:
+            # A query that was started again counts from zero.
+            written, self.total = total - (self.total if total >= self.total else 0), total
         self.since = self.since or self.now()
         self.batches.append((self.now(), read, written))
         if read:
@@ -97,8 +101,8 @@ class Status(AbstractContextManager["Status"]):
             for query in run.planned
         ]
 
-    def _note(self, progress: Any) -> None:
-        self._meters.setdefault(progress.name, Meter()).note(progress)
+    def _note(self, progress: Any, total: int | None) -> None:
+        self._meters.setdefault(progress.name, Meter()).note(progress, total)
 
     def _cells(self, run: Run, query: Query) -> list[tuple[str, str]]:
         """What there is to say about a query: what it is about, and the words."""
