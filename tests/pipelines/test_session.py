@@ -109,7 +109,7 @@ def test_no_network_on_first_use_says_what_to_do(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_jvm_that_does_not_start_gives_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:NoSuchOption")
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-javaagent:/nowhere.jar")
     with pytest.raises(PipelineError, match=r"Spark did not start \(.*\); `millrace doctor` checks"):
         gateway.launch(SparkConf(loadDefaults=False).set("spark.driver.memory", "64m"))
 

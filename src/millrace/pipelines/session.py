@@ -52,6 +52,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+# Settings that hold a list, to which a user's are added.
+JOINED: Mapping[str, str] = {"spark.jars": ",", "spark.driver.extraJavaOptions": " "}
+
 
 def session(
     app_name: str = "millrace",
@@ -74,21 +77,32 @@ def session(
         return running
     require_java()
     master = master or local_master(slots)
-    wanted = {"spark.app.name": app_name, **_defaults(master), **asked, "spark.master": master}
-    wanted["spark.jars"] = ",".join(filter(None, [*_connector(), asked.get("spark.jars")]))
+    ours = {"spark.app.name": app_name, **_defaults(master), "spark.jars": ",".join(_connector())}
+    wanted = {**ours, **asked, "spark.master": master}
+    for key, separator in JOINED.items():
+        # Ours comes first: of two Java options of a name the later one counts.
+        wanted[key] = separator.join(filter(None, [ours[key], asked.get(key)]))
     _choose_python(master, asked)
 
+    from py4j.protocol import Py4JJavaError
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     conf = SparkConf().setAll(list(wanted.items()))
     if SparkContext._gateway is None:
-        SparkContext(conf=conf, gateway=_launch(conf))
+        _launch(conf)
     elif SparkContext._gateway is not _launched:
         raise PipelineError(
             "a Spark session without the Kafka connector ran in this process, and its JVM cannot load it now;"
             " start the session with millrace.pipelines.session first, or use a new process"
         )
+    try:
+        SparkContext(conf=conf, gateway=_launched)
+    except Py4JJavaError as error:
+        reason = str(error.java_exception.getMessage()).splitlines()[0]
+        raise PipelineError(
+            f"Spark did not start on {master}: {reason}; correct --master or --conf"
+        ) from error
     return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
@@ -101,13 +115,12 @@ def is_running() -> bool:
 
 
 # The gateway to the JVM that was started here, with the connector; it outlives the session.
-_launched: object | None = None
+_launched: Any = None
 
 
-def _launch(conf: SparkConf) -> Any:
+def _launch(conf: SparkConf) -> None:
     global _launched  # noqa: PLW0603
     _launched = gateway.launch(conf)
-    return _launched
 
 
 def local_master(slots: int | None = None) -> str:
@@ -161,7 +174,11 @@ def _running_session(master: str | None, slots: int | None, asked: Mapping[str, 
         return None
     conf = dict(context.getConf().getAll())
     has_slots = _local_slots(context.master or "")
-    differing = [key for key, value in asked.items() if conf.get(key) != value and key != "spark.jars"]
+    differing = [
+        key
+        for key, value in asked.items()
+        if (value not in conf.get(key, "") if key in JOINED else value != conf.get(key))
+    ]
     if master is not None and master != context.master:
         differing.append("spark.master")
     if slots is not None and 0 < has_slots < slots:
