@@ -11,6 +11,7 @@ from rich.console import Console
 from benchmarks import group_settings, idle_connections, log_size, offset_loading, page, report
 from benchmarks.brokers import BROKERS
 from benchmarks.comparison import Comparison
+from benchmarks.figures import Figures
 from benchmarks.group_workloads import GROUP_WORKLOADS
 from benchmarks.workloads import WORKLOADS, Suite
 
@@ -20,6 +21,7 @@ SUITES = {
 }
 COMPARED = [name for kind, suite in SUITES.items() for name in (kind, *suite.names)]
 ALONE = [page.LOG_SIZE, page.IDLE_CONNECTIONS, page.LOADING]
+ON_SPARK = [page.PIPELINES, page.SINKS, page.SCALING]
 
 console = Console()
 if not console.is_terminal:
@@ -27,7 +29,7 @@ if not console.is_terminal:
 
 
 @click.command(context_settings={"show_default": True})
-@click.argument("names", nargs=-1, type=click.Choice([*COMPARED, *ALONE]))
+@click.argument("names", nargs=-1, type=click.Choice([*COMPARED, *ALONE, *ON_SPARK]))
 @click.option("--rounds", default=5, help="Counted rounds of every load; figures are their medians.")
 @click.option("--quick", is_flag=True, help="A tenth of the work: a check that all runs, not a measurement.")
 @click.option("--broker", "brokers", multiple=True, type=click.Choice(list(BROKERS)), help="Only this one.")
@@ -68,6 +70,20 @@ def main(
     if page.LOADING in names:
         counted = commits // 10 if quick else commits
         _columns(page.LOADING, lambda announce: offset_loading.run(counted, chosen, announce), keep=kept)
+    if page.PIPELINES in names:
+        from benchmarks.pipelines import comparison
+
+        with _progress() as announce:
+            compared_figures = comparison.run(announce, rounds=rounds, quick=quick)
+        missed |= _show(page.PIPELINES, compared_figures, keep=kept)
+    if page.SINKS in names:
+        from benchmarks.pipelines import sink
+
+        _columns(page.SINKS, lambda announce: sink.run(announce), keep=kept)
+    if page.SCALING in names:
+        from benchmarks.pipelines import scaling
+
+        _columns(page.SCALING, lambda announce: scaling.run(announce, quick=quick), keep=kept)
     sys.exit(1 if missed else 0)
 
 
@@ -78,6 +94,11 @@ def _compare(
     with _progress() as announce:
         comparison = Comparison(SUITES[kind], names, brokers, rounds=rounds, quick=quick, announce=announce)
         figures = comparison.run()
+    return _show(kind, figures, keep=keep)
+
+
+def _show(kind: str, figures: Figures, *, keep: bool) -> bool:
+    """Print and perhaps store figures; returns whether a bar was missed."""
     rows = figures.rows()
     report.show(console, rows)
     if keep:

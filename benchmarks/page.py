@@ -21,6 +21,7 @@ APACHE_KAFKA = "4.3.1"
 
 COMPARISON, GROUPS = "comparison", "groups-and-transactions"
 LOG_SIZE, IDLE_CONNECTIONS, LOADING = "log-size", "idle-connections", "offset-loading"
+PIPELINES, SINKS, SCALING = "pipelines", "sinks", "scaling"
 
 HEADINGS = {
     COMPARISON: "millrace and Apache Kafka",
@@ -28,6 +29,9 @@ HEADINGS = {
     LOADING: "Loading committed offsets",
     LOG_SIZE: "The same cost at every size of the log",
     IDLE_CONNECTIONS: "Idle connections",
+    PIPELINES: "Pipelines and stock PySpark",
+    SINKS: "Exactly once and at least once",
+    SCALING: "Pipelines and what they run on",
 }
 EXPLANATIONS = {
     COMPARISON: """\
@@ -36,10 +40,11 @@ node, the heap and collector that `kafka-server-start.sh` sets). One of them is 
 alternate, the first two rounds of every load warm up and are not counted, figures are medians of the others.
 
 Loads run in a process of their own. Producing and consuming is librdkafka, called in batches. Requests of one
-record are prepared frames, pipelined over eight raw connections, since a client library would cost more than
-either broker. CPU is user and system time of the broker's process and its children; a GB is 10⁹ bytes of
+record are prepared frames, pipelined over raw connections, since a client library would cost more than either
+broker. CPU is user and system time of the broker's process and its children; a GB is 10⁹ bytes of
 record values. Load and broker share the cores: a broker that needs less CPU leaves the client more, so
-throughput compares whole systems.""",
+throughput compares whole systems. Before a produce load, as much memory as it will take is touched: virtual
+machines pay for each page that they take from their host.""",
     GROUPS: f"""\
 The same way of measuring, on brokers of their own. Both have `group.initial.rebalance.delay.ms` at 0, so that
 nobody waits for members who will not come; sessions end after {SESSION_TIMEOUT_MS} ms and members send
@@ -58,6 +63,18 @@ everything else meanwhile.""",
 millrace alone, one partition: the same operations on a small log and on a big one. Fetches start at random
 offsets of the whole log; their pages are brought into memory first, so that the disk is not measured.""",
     IDLE_CONNECTIONS: "Clients that have said hello and are silent, held open by another process.",
+    PIPELINES: """\
+A pipeline as `millrace run` runs it, on millrace's log, beside the same job written by hand with PySpark's and
+the connector's default settings, on Apache Kafka (the column of that name). Topics have one partition, the
+backlog four. Latency is a closed loop: a record goes in, the next one when it has come out. Spark's default of
+200 shuffle partitions is most of what the aggregation costs stock PySpark. Stock PySpark has no real-time mode
+by default: that row repeats its micro-batches. Both write at least once.""",
+    SINKS: """\
+Batches of 100,000 records of 100 B, copied from topic to topic in one session, sinks taking turns.""",
+    SCALING: """\
+A native projection over a backlog of a million records of 100 B, written at least once: topics of more and
+more partitions on this machine, then four partitions on standalone clusters of one-core executor processes,
+which share this machine's cores with the broker.""",
 }
 
 
@@ -99,7 +116,7 @@ def page() -> str:
 
 
 def _section(kind: str, result: dict[str, Any]) -> str:
-    table = _comparison_table if kind in (COMPARISON, GROUPS) else _columns_table
+    table = _comparison_table if kind in (COMPARISON, GROUPS, PIPELINES) else _columns_table
     about = ", ".join(f"{name} {value}" for name, value in result["environment"].items())
     return f"{table(result['figures'])}\n`{result['command']}`: {about}.\n"
 

@@ -1,13 +1,13 @@
 """How long a batch takes with the exactly-once sink, beside Spark's own, which writes at least once.
 
-Both copy the same topic in the same session, turn by turn. `python -m benchmarks.pipelines.sink` prints it.
+Both copy the same topic in the same session, turn by turn.
 """
 
 from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,11 +73,11 @@ def measure(
     return Measured(tuple(seconds["at-least-once"]), tuple(seconds["exactly-once"]))
 
 
-def fill(bootstrap: str, records: int) -> None:
+def fill(bootstrap: str, records: int, topic: str = INPUT) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 0, "linger.ms": 20})
     value = b"x" * RECORD_BYTES
     for start in range(0, records, KEYS):
-        producer.produce_batch(INPUT, [{"key": b"%d" % key, "value": value} for key in range(KEYS)])
+        producer.produce_batch(topic, [{"key": b"%d" % key, "value": value} for key in range(KEYS)])
         if start % (50 * KEYS) == 0:
             producer.poll(0)
     assert producer.flush(FLUSH_SECONDS) == 0
@@ -112,22 +112,19 @@ def copy(
     ]
 
 
-def table(measured: Measured) -> Iterable[str]:
-    for delivery, seconds in zip(DELIVERIES, (measured.at_least_once, measured.exactly_once), strict=True):
-        spread = f"{min(seconds):.2f} to {max(seconds):.2f} s"
-        yield f"{delivery:15} {statistics.median(seconds):.3f} s a batch ({spread}, {len(seconds)} batches)"
-    yield f"exactly once takes {measured.ratio:.2f} times as long"
-
-
-def main() -> None:
+def run(announce: Callable[[str], None]) -> dict[str, dict[str, float]]:
+    """Both sinks on a broker and a session of their own."""
+    announce("batches of both sinks, in turns")
+    # With adaptive execution a batch's tasks could differ between runs.
     settings = {"spark.driver.memory": "1g", "spark.sql.adaptive.enabled": "false"}
     spark = session("sink", master="local[2]", settings=settings)
     try:
         with BrokerProcess() as broker:
-            print("\n".join(table(measure(spark, broker.bootstrap))))
+            measured = measure(spark, broker.bootstrap)
     finally:
         spark.stop()
-
-
-if __name__ == "__main__":
-    main()
+    columns = {
+        delivery: {"batch of 100,000 records, s": statistics.median(seconds)}
+        for delivery, seconds in zip(DELIVERIES, (measured.at_least_once, measured.exactly_once), strict=True)
+    }
+    return columns | {"ratio (bar ≤ 1.5)": {"batch of 100,000 records, s": measured.ratio}}
