@@ -79,7 +79,7 @@ def main(
     if page.SINKS in names:
         from benchmarks.pipelines import sink
 
-        _columns(page.SINKS, lambda announce: sink.run(announce), keep=kept)
+        _columns(page.SINKS, sink.run, keep=kept)
     if page.SCALING in names:
         from benchmarks.pipelines import scaling
 

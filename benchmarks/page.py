@@ -64,11 +64,12 @@ millrace alone, one partition: the same operations on a small log and on a big o
 offsets of the whole log; their pages are brought into memory first, so that the disk is not measured.""",
     IDLE_CONNECTIONS: "Clients that have said hello and are silent, held open by another process.",
     PIPELINES: """\
-A pipeline as `millrace run` runs it, on millrace's log, beside the same job written by hand with PySpark's and
-the connector's default settings, on Apache Kafka (the column of that name). Topics have one partition, the
-backlog four. Latency is a closed loop: a record goes in, the next one when it has come out. Spark's default of
-200 shuffle partitions is most of what the aggregation costs stock PySpark. Stock PySpark has no real-time mode
-by default: that row repeats its micro-batches. Both write at least once.""",
+A pipeline as `millrace run` runs it, on millrace's log, beside the same job written by hand with the
+default settings of PySpark and of its connector, on Apache Kafka (the column of that name). Topics have one
+partition, the backlog four. Latency is a closed loop: a record goes in, the next one when it has come out.
+Spark's default of 200 shuffle partitions is most of what the aggregation costs stock PySpark. Real-time
+mode is compared with stock PySpark's micro-batches, which it uses unless told otherwise. Both write at
+least once.""",
     SINKS: """\
 Batches of 100,000 records of 100 B, copied from topic to topic in one session, sinks taking turns.""",
     SCALING: """\
