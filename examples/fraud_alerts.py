@@ -1,6 +1,8 @@
 """Fraud alerts: a card that pays next to nothing, and much within the minute, is being tried out.
 
     millrace run examples/fraud_alerts.py
+    echo '{"card": "c", "amount": 0.5, "at": "2026-11-16T12:00:00Z"}
+    {"card": "c", "amount": 900, "at": "2026-11-16T12:00:30Z"}' | millrace console-producer --topic payments
     millrace console-consumer --topic fraud-alerts --from-beginning
 
 The rule is a Python class with state per card; Spark keeps that state, and restores it after a crash.
@@ -28,8 +30,8 @@ class TriedOut(StatefulProcessor):
             at = payment.at.timestamp()
             if payment.amount < SMALL:
                 self.tried.update((at,))
-            elif payment.amount > LARGE and self.tried.exists():
-                seconds = at - self.tried.get()[0]
+            elif payment.amount > LARGE and (tried := self.tried.get()):
+                seconds = at - tried[0]
                 if seconds < SOON_SECONDS:
                     yield Row(card=key[0], amount=payment.amount, at=payment.at, seconds=seconds)
                 self.tried.clear()

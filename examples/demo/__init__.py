@@ -1,0 +1,1 @@
+"""The platform at work: tweets into the log, hashtags counted by Spark, a top ten that moves. `make demo`."""

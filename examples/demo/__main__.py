@@ -1,0 +1,232 @@
+"""The platform at work: a log, a stream of tweets, and Spark that counts their hashtags.
+
+Starts a broker, feeds it, runs examples/trending.py on it, shows the top ten for a minute, and takes
+everything away again. In a pipe it prints lines instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, suppress
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+from uuid import uuid4
+
+from rich.console import Console
+from rich.live import Live
+
+from examples.demo.board import Board, percentile
+from examples.demo.feed import Feed
+from examples.demo.figures import Meter
+from examples.demo.screen import WIDTH, Screen, milliseconds, plain
+from examples.trending import trending
+from millrace import jars
+from millrace.pipelines import Pipeline, PipelineError, topics
+from millrace.pipelines.running import Run
+from millrace.pipelines.session import require_java, session
+from millrace.testing import BrokerProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS = 2
+WINDOW_SECONDS, STEP_SECONDS = 30, 5
+FRAMES_PER_SECOND = 8
+LINE_SECONDS = 5
+STOP_SECONDS = 30.0
+
+
+class Demo:
+    """One showing; whatever it starts is ended by the stack, last things first."""
+
+    def __init__(self, options: argparse.Namespace, console: Console, stack: ExitStack) -> None:
+        self.options = options
+        self.console = console
+        self.stack = stack
+        self.pipeline = trending
+        self.bootstrap: str = options.bootstrap_server
+
+    def run(self) -> None:
+        require_java()
+        self._start_log()
+        self._make_topics()
+        feed, board, meter = self._start_streams()
+        self._fetch_jars()
+        screen = Screen(feed, board, meter)
+        shown = Live(
+            screen, console=self.console, refresh_per_second=FRAMES_PER_SECOND, redirect_stderr=False
+        )
+        # What Spark complains of would tear the display apart; what ends the demo is raised.
+        self.stack.enter_context(redirect_stderr(StringIO()))
+        with shown if self.console.is_terminal else nullcontext(), suppress(KeyboardInterrupt):
+            meter.pipeline = run = self._start_spark(screen)
+            self._watch(run, screen, feed, board, meter)
+        if self.options.picture:
+            _save_picture(screen, self.options.picture)
+        if board.first_at is not None:
+            self._sum_up(feed, board)
+
+    # What it consists of, in the order in which that starts
+
+    def _start_log(self) -> None:
+        if self.bootstrap:
+            # Somebody else's: what is there already is not touched, and what comes to it goes again.
+            self.pipeline = _renamed(trending, f"demo-{uuid4().hex[:6]}")
+            self._say(f"the log is at {self.bootstrap}; the demo has topics of its own there")
+            return
+        began = time.perf_counter()
+        with _blocked(signal.SIGINT):
+            # Ctrl-C is for the demo alone, which then stops the broker.
+            broker = self.stack.enter_context(BrokerProcess())
+        self.bootstrap = broker.bootstrap
+        took_ms = (time.perf_counter() - began) * 1000
+        self._say(f"the log is ready in {took_ms:.0f} ms; any Kafka client can look in at {self.bootstrap}")
+
+    def _make_topics(self) -> None:
+        names = [topic.name for topic in (*self.pipeline.inputs.values(), *self.pipeline.outputs.values())]
+        if self.options.bootstrap_server:
+            self.stack.callback(topics.delete_groups, [self.pipeline.name], self.bootstrap)
+            self.stack.callback(topics.delete, names, self.bootstrap)
+        for name in names:
+            topics.ensure(name, self.bootstrap, partitions=PARTITIONS)
+
+    def _start_streams(self) -> tuple[Feed, Board, Meter]:
+        rate, seed = self.options.rate, self.options.seed
+        tweets, counts = self.pipeline.inputs["tweets"].name, self.pipeline.outputs["output"].name
+        feed = Feed(self.bootstrap, tweets, rate, seed, step_seconds=STEP_SECONDS)
+        board = Board(
+            self.bootstrap, counts, PARTITIONS, feed, window_seconds=WINDOW_SECONDS, step_seconds=STEP_SECONDS
+        )
+        meter = Meter(feed, board)
+        for thread in (feed, board, meter):
+            thread.start()
+            self.stack.callback(thread.stop)
+        self._say(f"tweets are being written to it, {rate:,.0f} a second, with seed {seed}")
+        return feed, board, meter
+
+    def _fetch_jars(self) -> None:
+        if jars.missing_jars("spark-kafka"):
+            self._say("Spark's Kafka connector is being fetched, once")
+            with suppress(jars.JarsUnavailable):
+                # The session tries again, and explains.
+                jars.spark_kafka_jars()
+
+    def _start_spark(self, screen: Screen) -> Run:
+        began = time.perf_counter()
+        spark = session("millrace-demo", settings={"spark.driver.memory": "1g"})
+        self.stack.callback(_end_spark, spark)
+        self._say(f"Spark is ready in {time.perf_counter() - began:.1f} s")
+        screen.wait_for("Spark is working on its first batch")
+        checkpoints = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="millrace-demo-"))
+        run = Run(self.pipeline, spark, self.bootstrap, checkpoints=checkpoints)
+        self.stack.callback(run.stop, now=True)
+        run.start()
+        return run
+
+    # While it runs, and after
+
+    def _watch(self, run: Run, screen: Screen, feed: Feed, board: Board, meter: Meter) -> None:
+        """Until the time is over, which counts from the first result."""
+        while board.first_at is None:
+            self._look(run, feed)
+        began, lines = time.monotonic(), 0
+        while (passed := time.monotonic() - began) < self.options.seconds:
+            self._look(run, feed)
+            screen.hint = f"{self.options.seconds - passed:.0f} s left, Ctrl-C ends it"
+            if not self.console.is_terminal and passed >= lines * LINE_SECONDS + 1:
+                lines += 1
+                print(plain(passed, board.rows(), meter.figures), flush=True)
+
+    def _look(self, run: Run, feed: Feed) -> None:
+        if run.wait(0.1):
+            raise PipelineError("the query has ended by itself; run the demo again")
+        if feed.failure:
+            raise PipelineError(f"{feed.failure}; see that the broker at {self.bootstrap} is well")
+
+    def _sum_up(self, feed: Feed, board: Board) -> None:
+        p50, p99 = (milliseconds(percentile(board.latencies_ms, percent)) for percent in (50, 99))
+        self._say(f"{feed.written:,} tweets were written, and {board.counted:,} hashtags in them counted")
+        self._say(f"from the writing of a tweet to its count in the log: p50 {p50}, p99 {p99}")
+
+    def _say(self, what: str) -> None:
+        self.console.print(f"[green]✓[/green] {what}", highlight=False, soft_wrap=True)
+
+
+def _renamed(pipeline: Pipeline, name: str) -> Pipeline:
+    """The same pipeline over topics that begin with this name."""
+    return replace(
+        pipeline,
+        name=name,
+        inputs={key: replace(topic, name=f"{name}-{topic.name}") for key, topic in pipeline.inputs.items()},
+        outputs={key: replace(topic, name=f"{name}-{topic.name}") for key, topic in pipeline.outputs.items()},
+    )
+
+
+def _end_spark(spark: SparkSession) -> None:
+    """Stop Spark, and wait for its JVM to end."""
+    gateway: Any = spark.sparkContext._gateway
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(STOP_SECONDS)
+
+
+@contextmanager
+def _blocked(number: signal.Signals) -> Iterator[None]:
+    """Keep a signal from processes that are started in this block, for good."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+
+
+def _save_picture(screen: Screen, path: Path) -> None:
+    console = Console(
+        record=True, width=WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor"
+    )
+    console.print(screen)
+    path.write_text(console.export_svg(title="make demo", clear=False))
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m examples.demo", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60, help="how long (default: %(default)g)")
+    parser.add_argument("--rate", type=float, default=2000, help="tweets a second (default: %(default)g)")
+    parser.add_argument("--seed", type=int, default=7, help="other tweets (default: %(default)d)")
+    parser.add_argument("--bootstrap-server", default="", help="a running broker, instead of an own one")
+    parser.add_argument("--picture", type=Path, help="where to save the last frame, as SVG")
+    options = parser.parse_args()
+    console = Console()
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with ExitStack() as stack:
+            try:
+                Demo(options, console, stack).run()
+            except KeyboardInterrupt:
+                console.print()
+            finally:
+                # Now everything is taken away; being interrupted in this would leave something behind.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    except PipelineError as error:
+        sys.exit(str(error))
+    console.print("[green]✓[/green] everything is stopped and removed; to go on by yourself:")
+    console.print("    millrace up")
+    console.print("    millrace run examples/trending.py")
+    console.print("    python -m examples.tweets | millrace console-producer --topic tweets")
+
+
+if __name__ == "__main__":
+    main()
