@@ -108,6 +108,12 @@ def test_malformed_json_is_told_with_its_reason(spark: SparkSession) -> None:
     assert [row["must"] for row in kept] == ["a"]
 
 
+def test_each_value_is_parsed_once(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    topic = log.json("events", "n int, at timestamp, must string not null", malformed="drop")
+    codecs.decode(records(spark, "{}").repartition(1), topic).explain("simple")
+    assert capsys.readouterr().out.count("from_json") == 1
+
+
 def test_text_is_utf8_and_may_be_null(spark: SparkSession) -> None:
     topic = log.text("events", malformed="drop")
     assert reasons(spark, topic, "grün", "", None, b"\xff") == [None, None, None, "the value is not UTF-8"]

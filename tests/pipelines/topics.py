@@ -7,11 +7,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 
 def create(bootstrap: str, topic: str, partitions: int = 1) -> None:
-    """Make a topic, and wait until it is there."""
-    for made in (
-        AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, partitions)]).values()
-    ):
-        made.result(10)
+    """Make a topic that keeps even old records, and wait until it is there."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    [made] = admin.create_topics([NewTopic(topic, partitions, config={"retention.ms": "-1"})]).values()
+    made.result(10)
 
 
 def produce(

@@ -121,7 +121,9 @@ def encode(frame: DataFrame, topic: LogTopic) -> DataFrame:
 
 def failure(text: str) -> str | None:
     """Of the error of a query that failed at a malformed record, the line that is for the user."""
-    found = re.search(r"cannot read topic .*?malformed=log\.dead_letters\(.*?\)", text, re.DOTALL)
+    found = re.search(
+        r"cannot read topic \S+, partition \d.*?malformed=log\.dead_letters\(.*?\)", text, re.DOTALL
+    )
     return found[0] if found else None
 
 
@@ -151,7 +153,10 @@ def _parsed(frame: DataFrame, topic: LogTopic) -> DataFrame:
     fields = _schema(topic).fields
     inner = StructType([StructField(field.name, field.dataType) for field in fields])
     whole = StructType().add(_PARSED, inner).add(_END, "boolean").add(_CORRUPT, "string")
-    return frame.withColumn(_PARSED, F.from_json(_wrapped(), whole, _READ))
+    # Always true. But it looks as if it could change, so Spark does not move the filter that comes next below
+    # this column, where it would parse each value once for every rule.
+    once = F.when(F.spark_partition_id() >= 0, _wrapped())
+    return frame.withColumn(_PARSED, F.from_json(once, whole, _READ))
 
 
 def _wrapped() -> Column:
@@ -272,6 +277,8 @@ def _schema(topic: LogTopic) -> StructType:
             f'{topic.name}: Spark cannot read the schema "{topic.schema}" ({problem});'
             ' write it as "name type, name type", such as "user string, at timestamp"'
         ) from error
+    if not isinstance(schema, StructType):
+        raise PipelineError(f'{topic.name}: the schema "{topic.schema}" has no columns; write "name type"')
     _require_distinct(schema.names, f"{topic.name}: the schema", "rename or drop one")
     return schema
 

@@ -86,7 +86,7 @@ def records(
     options = source_options(topic, bootstrap) | _starting(topic, bootstrap, start or topic.start)
     if limit is not None:
         options["maxOffsetsPerTrigger"] = str(limit)
-    return spark.readStream.format("kafka").options(**options | topic.options).load()
+    return spark.readStream.format("kafka").options(**{**options, **topic.options}).load()
 
 
 def stored_records(
@@ -105,7 +105,7 @@ def stored_records(
     _require_kept(topic, bootstrap, start)
     options = source_options(topic, bootstrap)
     options |= _starting(topic, bootstrap, start) | _ending(topic, bootstrap, end or "latest")
-    return spark.read.format("kafka").options(**options | topic.options).load()
+    return spark.read.format("kafka").options(**{**options, **topic.options}).load()
 
 
 def source_options(topic: LogTopic, bootstrap: str) -> dict[str, str]:
@@ -119,7 +119,7 @@ def source_options(topic: LogTopic, bootstrap: str) -> dict[str, str]:
     }
     if "headers" in topic.metadata or isinstance(topic.malformed, DeadLetters):
         options["includeHeaders"] = "true"
-    return options | topic.options
+    return {**options, **topic.options}
 
 
 def topics(topic: LogTopic, bootstrap: str) -> list[str]:
@@ -145,7 +145,7 @@ def explain(error: BaseException) -> PipelineError | None:
 def _starting(topic: LogTopic, bootstrap: str, start: Start | Exact) -> dict[str, str]:
     match start:
         case "earliest" | "latest":
-            return {"startingOffsets": start}
+            return {"startingOffsets": str(start)}
         case datetime():
             return {
                 "startingTimestamp": _milliseconds(start),
@@ -221,7 +221,7 @@ def _require_kept(topic: LogTopic, bootstrap: str, start: Start | Exact) -> None
 
 def _by_topic(topic: LogTopic, given: Mapping[int, int] | Exact) -> dict[str, dict[int, int]]:
     """Offsets by topic, whether they were given by topic or only by partition."""
-    by_topic = {name: dict(of) for name, of in given.items() if isinstance(of, Mapping)}
+    by_topic = {str(name): dict(of) for name, of in given.items() if isinstance(of, Mapping)}
     plain = {int(partition): of for partition, of in given.items() if not isinstance(of, Mapping)}
     if plain and (topic.pattern or "," in topic.name):
         raise PipelineError(

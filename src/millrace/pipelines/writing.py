@@ -8,7 +8,7 @@ from millrace.pipelines.log import LogTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import DataStreamWriter
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 def at_least_once(writer: DataStreamWriter, bootstrap: str, topic: LogTopic) -> DataStreamWriter:
