@@ -1,0 +1,73 @@
+"""`millrace run`: as a process of its own, as users run it, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from millrace.pipelines import offsets
+from millrace.testing import Broker
+
+from .conftest import Run
+
+JOB = """
+from millrace.pipelines import log, pipeline
+
+@pipeline(lines=log.text("{topic}"), output=log.text("{topic}-loud"), name="{topic}-job")
+def loud(lines):
+    return lines.selectExpr("upper(value) as value")
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path, topic: str) -> Path:
+    file = tmp_path / "job.py"
+    file.write_text(JOB.format(topic=topic))
+    return file
+
+
+@pytest.mark.slow
+def test_a_job_runs_until_ctrl_c_and_shows_its_lag(run: Run, broker: Broker, job: Path, topic: str) -> None:
+    for name in (topic, f"{topic}-loud"):
+        run("topics", "--create", "--topic", name)
+    run("console-producer", "--topic", topic, input="a\nb\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "millrace", "run", str(job), "--checkpoints", str(job.parent / "checkpoints")],
+        env=os.environ | {"MILLRACE_BOOTSTRAP": broker.bootstrap, "MILLRACE_MASTER": "local[2]"},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 90
+        while not offsets.group_offsets(broker.bootstrap, f"{topic}-job", [topic]):
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.1)
+        # As a terminal does it: to the job, to Java and to the Python workers at once.
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+    assert process.returncode == 0, said
+    assert "stopping after the current batch" in said
+    assert "Exception" not in said and "Traceback" not in said
+    described = run("consumer-groups", "--describe", "--group", f"{topic}-job").output
+    assert described.split(topic)[2].split()[:4] == ["0", "2", "2", "0"], described
+
+
+def test_a_job_that_is_not_there_is_told(run_alone: Run) -> None:
+    result = run_alone("run", "nowhere.py")
+    assert result.exit_code == 1
+    assert "error: nowhere.py is not there; give the path" in result.output
+
+
+def test_options_that_contradict_each_other_are_told(run_alone: Run, job: Path, tmp_path: Path) -> None:
+    assert "--from and --to run a batch" in run_alone("run", job, "--from", "-2h", "--once").output
+    (tmp_path / "spark-pipeline.yml").write_text("name: project\n")
+    assert "--name: a declarative project" in run_alone("run", tmp_path, "--name", "x").output

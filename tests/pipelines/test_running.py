@@ -1,0 +1,230 @@
+"""Pipelines running on Spark against a real broker: results, lag, stops, restarts, outages and refusals."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from millrace.pipelines import log, modes, offsets, pipeline
+from millrace.pipelines.errors import PipelineError
+from millrace.pipelines.pipeline import Pipeline
+from millrace.pipelines.running import Run
+from millrace.testing import Broker
+
+from .topics import consume, create, produce
+
+Start = Callable[..., Run]
+
+# A client that gives up soon, to see what becomes of a query whose broker is away.
+IMPATIENT = {"kafka.default.api.timeout.ms": "1500", "kafka.request.timeout.ms": "1000"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def topics(broker: Broker) -> None:
+    for topic in ("lines", "words", "loud", "pages", "letters"):
+        create(broker.bootstrap, topic)
+    produce(broker.bootstrap, "lines", ["to be", "or not to be"])
+
+
+@pipeline(lines=log.text("lines"), output=log.json("words", key="word"))
+def words(lines: DataFrame) -> DataFrame:
+    return lines.selectExpr("explode(split(value, ' ')) as word").groupBy("word").count()
+
+
+@pipeline(lines=log.text("lines"), output=log.text("loud"), delivery="at-least-once")
+def loud(lines: DataFrame) -> DataFrame:
+    return lines.selectExpr("upper(value) as value")
+
+
+@pytest.fixture
+def start(spark: SparkSession, broker: Broker, tmp_path: Path) -> Iterator[Start]:
+    """Starts runs on the checkpoints of this test, and ends them with it."""
+    started: list[Run] = []
+
+    def start(pipeline: Pipeline, bootstrap: str = broker.bootstrap, **options: Any) -> Run:
+        run = Run(pipeline, spark, bootstrap, checkpoints=tmp_path, **options)
+        started.append(run)
+        run.start()
+        return run
+
+    yield start
+    for run in started:
+        run.stop(now=True)
+
+
+def ends(broker: Broker, *topics: str) -> list[int]:
+    found = offsets.end_offsets(broker.bootstrap, topics)
+    return [found[topic][0] for topic in topics]
+
+
+def until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.02)
+
+
+def test_results_arrive_and_the_group_of_the_query_shows_how_far_it_is(start: Start, broker: Broker) -> None:
+    run = start(words)
+    run.process_all_available()
+    run.stop()
+    found = [json.loads(record.value()) for record in consume(broker.bootstrap, "words", 4)]
+    assert sorted((row["word"], row["count"]) for row in found) == [
+        ("be", 2),
+        ("not", 1),
+        ("or", 1),
+        ("to", 2),
+    ]
+    assert offsets.group_offsets(broker.bootstrap, "words", ["lines"]) == offsets.end_offsets(
+        broker.bootstrap, ["lines"]
+    )
+
+
+def test_an_incompatible_change_is_refused_before_data_is_touched(
+    start: Start, broker: Broker, tmp_path: Path
+) -> None:
+    start(words, available_now=True).wait(60)
+    before = ends(broker, "words")
+
+    def counted_otherwise(lines: DataFrame) -> DataFrame:
+        return lines.groupBy(F.length("value").alias("word")).count()
+
+    with pytest.raises(PipelineError, match=r"has the keys .* in its aggregation instead of word string"):
+        start(replace(words, function=counted_otherwise))
+
+    def more_of_the_same(lines: DataFrame) -> DataFrame:
+        found = lines.selectExpr("explode(split(lower(value), ' ')) as word").groupBy("word").count()
+        return found.withColumn("twice", 2 * F.col("count"))
+
+    start(replace(words, function=more_of_the_same), available_now=True).wait(60)
+    assert ends(broker, "words") == before
+
+
+def test_a_stop_completes_the_batch_and_a_restart_goes_on_behind_it(start: Start, broker: Broker) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def held_up(_query: str, write: Any) -> Any:
+        def write_slowly(frame: DataFrame, batch: int) -> None:
+            write(frame, batch)
+            begun.set()
+            go_on.wait(30)
+
+        return write_slowly
+
+    slow = replace(loud, name="slow")
+    written = ends(broker, "loud")[0]
+    run = start(slow, around_batches=held_up)
+    assert begun.wait(60)
+    stopping = threading.Thread(target=run.stop)
+    stopping.start()
+    stopping.join(0.5)
+    assert stopping.is_alive(), "it has not waited for its batch"
+    go_on.set()
+    stopping.join(30)
+    assert run.ended
+    produce(broker.bootstrap, "lines", ["that is"])
+    for _ in range(2):
+        # With its progress written behind its back.
+        again = start(replace(slow, mode="micro-batch"))
+        assert again.planned[0].choice.is_async
+        again.process_all_available()
+        again.stop()
+    assert ends(broker, "loud")[0] - written == ends(broker, "lines")[0]
+
+
+def test_the_same_checkpoint_is_not_used_by_two_runs(start: Start) -> None:
+    start(replace(loud, mode="micro-batch"))
+    with pytest.raises(PipelineError, match="loud is already running"):
+        start(loud)
+
+
+def test_real_time_mode_shows_its_lag_and_resumes_exactly(start: Start, broker: Broker) -> None:
+    fast = replace(loud, name="fast")
+    written = ends(broker, "loud")[0]
+    for _ in range(2):
+        run = start(fast)
+        assert run.planned[0].choice.mode == "real-time"
+        produce(broker.bootstrap, "lines", ["quick"])
+        run.process_all_available()
+        run.stop()
+    assert ends(broker, "loud")[0] - written == ends(broker, "lines")[0]
+    assert offsets.group_offsets(broker.bootstrap, "fast", ["lines"])["lines"][0] == ends(broker, "lines")[0]
+
+
+def test_a_plan_that_spark_refuses_in_real_time_mode_runs_in_micro_batches(
+    start: Start, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modes, "_foreign", lambda plan: None)
+
+    def python(lines: DataFrame) -> DataFrame:
+        return lines.select(F.udf(lambda value: value.upper())("value").alias("value"))
+
+    written = ends(broker, "loud")[0]
+    run = start(replace(loud, name="python", function=python))
+    assert run.planned[0].choice.mode == "real-time"
+    until(lambda: run.notes)
+    run.process_all_available()
+    run.stop()
+    assert "runs in micro-batches: Spark refuses it" in run.notes[0]
+    assert ends(broker, "loud")[0] - written == ends(broker, "lines")[0]
+
+
+def test_an_error_of_the_users_code_ends_the_run_with_one_line(start: Start, tmp_path: Path) -> None:
+    def fails(lines: DataFrame) -> DataFrame:
+        return lines.select(F.udf(lambda value: str(1 // (len(value) - len(value))))("value").alias("value"))
+
+    run = start(replace(loud, name="fails", function=fails))
+    with pytest.raises(
+        PipelineError, match=r"^fails failed: ZeroDivisionError: .* all of it is in "
+    ) as caught:
+        run.wait(60)
+    assert "\n" not in str(caught.value)
+    assert "Traceback" in (tmp_path / "fails.log").read_text()
+
+
+def test_malformed_records_are_put_aside_by_a_query_of_their_own(start: Start, broker: Broker) -> None:
+    produce(broker.bootstrap, "pages", ['{"page": "a"}', "nonsense"])
+    pages = log.json("pages", "page string", malformed=log.dead_letters("letters"))
+    run = start(
+        replace(
+            loud, name="pages", inputs={"pages": pages}, function=lambda pages: pages.selectExpr("page value")
+        ),
+        available_now=True,
+    )
+    assert run.wait(60)
+    assert [one.name for one in run.planned] == ["pages", "pages.dead-letters.pages"]
+    assert [record.value() for record in consume(broker.bootstrap, "letters", 1)] == [b"nonsense"]
+
+
+def test_a_broker_that_is_away_is_waited_for(start: Start) -> None:
+    with Broker() as broker:
+        create(broker.bootstrap, "lines")
+        create(broker.bootstrap, "loud")
+        produce(broker.bootstrap, "lines", ["before"])
+        patient = replace(
+            loud,
+            name="patient",
+            mode="micro-batch",
+            inputs={"lines": log.text("lines", options=IMPATIENT)},
+            outputs={"output": log.text("loud", options={"kafka.delivery.timeout.ms": "1500", **IMPATIENT})},
+        )
+        broker.stop()
+        threading.Timer(0.5, broker.start).start()
+        run = start(patient, broker.bootstrap)
+        run.process_all_available()
+        broker.stop()
+        until(lambda: run.waiting_for_broker)
+        broker.start()
+        produce(broker.bootstrap, "lines", ["after"])
+        run.process_all_available()
+        assert [record.value() for record in consume(broker.bootstrap, "loud", 2)] == [b"BEFORE", b"AFTER"]
+        run.stop()
