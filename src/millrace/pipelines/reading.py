@@ -176,8 +176,7 @@ def _whole(
     """Offsets as Spark wants them, which is for every partition; those not given are `rest`."""
     names = topics(topic, bootstrap)
     if isinstance(given, GroupOffsets):
-        # Where a group has committed nothing it stands at the earliest record.
-        by_topic, rest = offsets.group_offsets(bootstrap, given.group, names), EARLIEST
+        by_topic = _group_offsets(bootstrap, given.group, names, rest)
     else:
         by_topic = _by_topic(topic, given)
     ends = offsets.end_offsets(bootstrap, names)
@@ -193,6 +192,16 @@ def _whole(
         for name, by_partition in ends.items()
     }
     return json.dumps(whole)
+
+
+def _group_offsets(bootstrap: str, group: str, names: list[str], rest: int) -> dict[str, dict[int, int]]:
+    """Where a group stands, which is at the oldest record where it has committed nothing."""
+    committed = offsets.group_offsets(bootstrap, group, names)
+    if rest == EARLIEST:
+        return committed
+    # Spark takes no "earliest" as an end.
+    oldest = offsets.start_offsets(bootstrap, names)
+    return {name: {**oldest[name], **committed.get(name, {})} for name in names}
 
 
 def _require_offset(name: str, partition: int, offset: int, ends: Mapping[int, int]) -> None:
