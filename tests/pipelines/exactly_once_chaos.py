@@ -288,6 +288,8 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--cluster", action="store_true")
     chosen = parser.parse_args()
+    # Told to end, it still kills whom it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     failed = 0
     with chaos(CLUSTER if chosen.cluster else LOCAL) as play:
         for seed in range(chosen.first, chosen.first + chosen.seeds):

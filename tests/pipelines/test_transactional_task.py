@@ -1,0 +1,221 @@
+"""Tasks that are killed, frozen, repeated and run twice at once write each row once: without Spark, so often.
+
+`MILLRACE_CRASH_SEEDS=100 pytest tests/pipelines/test_transactional_task.py` plays a hundred runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from millrace.pipelines.exactly_once import ExactlyOnce, client_settings
+from millrace.pipelines.log import LogTopic
+from millrace.pipelines.transactional_task import Write
+from millrace.testing import BrokerProcess
+
+TASK_PROCESS = Path(__file__).with_name("task_process.py")
+TOPIC, QUERY = "output", "query"
+PARTITIONS = 3
+BATCHES = 8
+ROWS = 30
+KEYS = 5
+WORKERS = 4
+TASK_SECONDS = 0.05
+FINISH_SECONDS = 60.0
+TIMEOUT = {"transaction.timeout.ms": "60000"}
+BROKER_PROPERTIES = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
+
+
+class Worker:
+    """A worker's process, and the thread that waits for its outcomes."""
+
+    def __init__(self, client: dict[str, Any]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(TASK_PROCESS), json.dumps(client)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self.idle = True
+        self.alive = True
+        self._asked: queue.Queue[tuple[int, int, queue.Queue[tuple[int, int, dict[str, Any]]]]] = (
+            queue.Queue()
+        )
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def run(
+        self, life: int, order: dict[str, Any], outcomes: queue.Queue[tuple[int, int, dict[str, Any]]]
+    ) -> None:
+        self.idle = False
+        self._asked.put((life, order["task"], outcomes))
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            self.alive = False
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        while True:
+            life, task, outcomes = self._asked.get()
+            line = self._process.stdout.readline()
+            self.alive = bool(line)
+            outcomes.put((life, task, json.loads(line) if line else {"lost": "the worker died"}))
+            self.idle = self.alive
+            if not line:
+                return
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+class Run:
+    """Batches one after the other, each until all its tasks are through; anything may happen meanwhile."""
+
+    def __init__(self, broker: BrokerProcess, seed: int) -> None:
+        self._broker = broker
+        self._choose = random.Random(seed)
+        self._client = client_settings(broker.bootstrap, {}, TIMEOUT)
+        self._workers: list[Worker] = []
+        self._frozen: list[tuple[float, Worker]] = []
+        self._life = 0
+        self.expected: list[tuple[bytes, bytes]] = []
+
+    def play(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self._broker.bootstrap, "log_level": 0})
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result()
+        try:
+            for batch in range(BATCHES):
+                self._play_batch(batch)
+        finally:
+            for worker in self._workers:
+                worker.end()
+
+    def _play_batch(self, batch: int) -> None:
+        tasks = self._choose.choice((1, 2, 3))
+        rows = [self._rows(batch, task) for task in range(tasks)]
+        self.expected += [(key.encode(), value.encode()) for of in rows for key, value in of]
+        crashes = self._choose.choice((0, 0, 1, 2))
+        deadline = time.monotonic() + FINISH_SECONDS
+        while not self._try_batch(batch, rows, crash=crashes > 0):
+            crashes -= 1
+            assert time.monotonic() < deadline, f"batch {batch} does not come to an end"
+
+    def _rows(self, batch: int, task: int) -> list[tuple[str, str]]:
+        count = self._choose.choice((0, 1, ROWS, ROWS))
+        # A key belongs to a task, as it does where rows come from a partition of a topic.
+        return [
+            (f"{task}-{self._choose.randrange(KEYS)}", f"{batch:04} {task} {number:04}")
+            for number in range(count)
+        ]
+
+    def _try_batch(self, batch: int, rows: list[list[tuple[str, str]]], *, crash: bool) -> bool:
+        """A life of the driver; whether it got to the end of the batch."""
+        self._life += 1
+        sink = ExactlyOnce(QUERY, LogTopic(TOPIC, "bytes"), self._broker.bootstrap, TIMEOUT)
+        sink._prepare(Write(QUERY, TOPIC, self._client, batch, len(rows), "checkpoint"))
+        outcomes: queue.Queue[tuple[int, int, dict[str, Any]]] = queue.Queue()
+        missing = {task for task, of in enumerate(rows) if of}
+        for task in missing:
+            for _ in range(self._choose.choice((1, 1, 2))):
+                self._start(outcomes, batch, task, rows)
+        crash_at = time.monotonic() + self._choose.uniform(0, 2 * TASK_SECONDS) if crash else float("inf")
+        while missing:
+            self._disturb()
+            if time.monotonic() > crash_at:
+                # Its tasks go on without it.
+                return False
+            try:
+                life, task, outcome = outcomes.get(timeout=0.02)
+            except queue.Empty:
+                continue
+            assert not outcome.get("failure"), outcome
+            if life == self._life and "lost" not in outcome:
+                missing.discard(task)
+            elif task in missing:
+                self._start(outcomes, batch, task, rows)
+        return True
+
+    def _start(
+        self, outcomes: queue.Queue[Any], batch: int, task: int, rows: list[list[tuple[str, str]]]
+    ) -> None:
+        idle = [worker for worker in self._workers if worker.alive and worker.idle]
+        if not idle:
+            idle = [Worker(self._client)]
+            self._workers += idle
+        order = {"query": QUERY, "topic": TOPIC, "batch": batch, "tasks": len(rows), "task": task}
+        seconds = self._choose.choice((0, TASK_SECONDS))
+        self._choose.choice(idle).run(self._life, {**order, "rows": rows[task], "seconds": seconds}, outcomes)
+
+    def _disturb(self) -> None:
+        now = time.monotonic()
+        for entry in [entry for entry in self._frozen if entry[0] < now]:
+            self._frozen.remove(entry)
+            entry[1].signal(signal.SIGCONT)
+        alive = [worker for worker in self._workers if worker.alive]
+        event = self._choose.random()
+        if event < 0.02:
+            self._broker.kill9()
+            self._broker.start()
+        elif event < 0.06 and alive:
+            self._choose.choice(alive).signal(signal.SIGKILL)
+        elif event < 0.12 and alive:
+            victim = self._choose.choice(alive)
+            victim.signal(signal.SIGSTOP)
+            self._frozen.append((now + self._choose.uniform(0.05, 1.0), victim))
+
+    def written(self) -> Iterator[tuple[bytes, bytes]]:
+        settings = {
+            "bootstrap.servers": self._broker.bootstrap,
+            "group.id": "count",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+        consumer = Consumer(settings)
+        consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
+        unread = PARTITIONS
+        while unread:
+            message = consumer.poll(FINISH_SECONDS)
+            assert message is not None, "the broker does not answer"
+            error = message.error()
+            if error is None:
+                yield message.key() or b"", message.value() or b""
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread -= 1
+        consumer.close()
+
+
+SEEDS = int(os.environ.get("MILLRACE_CRASH_SEEDS", "2"))
+FIRST_SEED = int(os.environ.get("MILLRACE_CRASH_FIRST_SEED", "1"))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))
+def test_each_row_is_written_once_and_in_order(seed: int, tmp_path: Path) -> None:
+    with BrokerProcess(BROKER_PROPERTIES, data_dir=tmp_path) as broker:
+        run = Run(broker, seed)
+        run.play()
+        written = list(run.written())
+    assert sorted(written) == sorted(run.expected)
+    for key in {key for key, _ in written}:
+        values = [value for of, value in written if of == key]
+        assert values == sorted(values), f"{key!r} is out of order"
