@@ -9,6 +9,7 @@ import pyarrow.parquet
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from millrace.pipelines import offsets
 from millrace.pipelines.declarative import find_project, run_project
 from millrace.pipelines.errors import PipelineError
 from millrace.testing import Broker
@@ -65,9 +66,11 @@ def test_the_example_fills_its_tables_and_its_sink_and_goes_on_from_there(
         order(broker.bootstrap, [("bob", 1000.0)])
         assert run_project(project, bootstrap=broker.bootstrap, conf=SMALL) == 0
         assert revenue(project) == {"ada": 2010.0, "bob": 1005.0}
+        assert offsets.group_offsets(broker.bootstrap, "orders.orders", ["orders"]) == {"orders": {0: 4}}
         assert large_orders(broker.bootstrap) == [("ada", 2000.0), ("bob", 1000.0)]
 
 
+@pytest.mark.timeout(300)
 def test_a_dry_run_says_what_does_not_fit_and_writes_nothing(project: Path) -> None:
     wrong = project.parent / "transformations" / "revenue.sql"
     wrong.write_text("CREATE MATERIALIZED VIEW revenue AS SELECT client FROM orders;")

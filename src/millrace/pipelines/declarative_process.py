@@ -10,15 +10,17 @@ import sys
 import threading
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from millrace.pipelines import failures
+from millrace.pipelines import declarative_progress, failures
 from millrace.pipelines.declarative import BOOTSTRAP_SETTING, INTERRUPTED
 from millrace.pipelines.errors import PipelineError
+from millrace.pipelines.files import Directory
 from millrace.pipelines.session import session
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def main() -> int:
         if "MILLRACE_DEBUG" in os.environ:
             raise
         with os.fdopen(int(sys.argv[1]), "w") as answer:
-            answer.write(str(failures.explained(error, Path(order["spec"]).name, order["bootstrap"])))
+            answer.write(str(failures.explained(error, Path(order["spec"]).parent.name, order["bootstrap"])))
         return 1
     return 0
 
@@ -59,14 +61,10 @@ def run(order: Mapping[str, Any]) -> None:
         **spec.configuration,
         BOOTSTRAP_SETTING: order["bootstrap"],
     }
-    with _connected(spec.name, order["master"], asked) as spark:
+    with _connected(spec.name, order["master"], asked) as (server, spark):
         from pyspark.pipelines.cli import register_definitions
         from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
-        from pyspark.pipelines.spark_connect_pipeline import (
-            create_dataflow_graph,
-            handle_pipeline_events,
-            start_run,
-        )
+        from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
 
         graph = create_dataflow_graph(spark, spec.catalog, spec.database, spec.configuration)
         # What lies beside the spec can be imported.
@@ -81,7 +79,20 @@ def run(order: Mapping[str, Any]) -> None:
             dry=order["dry_run"],
             storage=storage,
         )
-        handle_pipeline_events(events)
+        try:
+            _tell(events)
+        finally:
+            if not order["dry_run"]:
+                declarative_progress.commit(Directory(server, storage), spec.name, order["bootstrap"])
+
+
+def _tell(events: Iterable[Mapping[str, Any]]) -> None:
+    """Print what happens; of an error its first line, as the rest is told at the end."""
+    for result in events:
+        if "pipeline_event_result" in result:
+            event = result["pipeline_event_result"].event
+            at = event.timestamp.ToDatetime(UTC).astimezone()
+            print(f"{at:%H:%M:%S} {event.message.partition(chr(10))[0]}", flush=True)
 
 
 def _spec(file: Path) -> PipelineSpec:
@@ -121,8 +132,10 @@ def _catalog(storage: str) -> dict[str, str]:
 
 
 @contextmanager
-def _connected(name: str, master: str | None, asked: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A client of a Connect server in this process's own Spark, which nobody else can use."""
+def _connected(
+    name: str, master: str | None, asked: Mapping[str, str]
+) -> Iterator[tuple[SparkSession, SparkSession]]:
+    """This process's own Spark, and the client of a Connect server in it that nobody else can use."""
     port = _free_port()
     os.environ[TOKEN_VARIABLE] = str(uuid.uuid4())
     server = session(
@@ -144,7 +157,7 @@ def _connected(name: str, master: str | None, asked: Mapping[str, str]) -> Itera
         builder = connect.SparkSession.builder.remote(f"sc://{HOST}:{port}")
         spark = builder.config("spark.sql.connect.serverStacktrace.enabled", "false").getOrCreate()
         try:
-            yield spark
+            yield server, spark
         finally:
             spark.stop()
     finally:
