@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from millrace.pipelines.running import Query, Run
+    from millrace.pipelines.queries import Query
+    from millrace.pipelines.running import Run
 
 
 def explanation(run: Run) -> str:

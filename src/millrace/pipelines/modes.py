@@ -87,17 +87,19 @@ def choose(
     available_now: bool = False,
     wrapped: bool = False,
     tasks: int = 1,
+    taken: int = 0,
 ) -> Choice:
     """How to run a query whose encoded rows are `frame`.
 
-    `wrapped` says that something looks at its batches, `tasks` is how many partitions its inputs have.
+    `wrapped` says that something looks at its batches, `tasks` is how many partitions its inputs have,
+    `taken` how many task slots other queries need all the time.
     """
     plan = plan or Plan(frame)
     output_mode = pipeline.output_mode or _output_mode(plan)
     slots = needed_slots(frame, plan, tasks)
     obstacle = _obstacle(pipeline, plan, output_mode, available_now, wrapped)
     if obstacle is None:
-        available = frame.sparkSession.sparkContext.defaultParallelism
+        available = frame.sparkSession.sparkContext.defaultParallelism - taken
         if slots <= available:
             return Choice(
                 "real-time",
@@ -106,8 +108,8 @@ def choose(
                 slots=slots,
             )
         obstacle = (
-            f"real-time mode runs all {slots} tasks of it at once, and the master has {available} slots;"
-            f" --master 'local[{slots}]' would do"
+            f"real-time mode runs all {slots} tasks of it at once, and the master has {available} free slots;"
+            f" --master 'local[{slots + taken}]' would do"
         )
     # Spark keeps state and progress in step, so only a query without state may write its progress later.
     is_async = pipeline.delivery == "at-least-once" and not (wrapped or available_now) and not plan.stateful

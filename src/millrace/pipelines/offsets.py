@@ -230,10 +230,9 @@ class Commits:
             [answer] = self._client.alter_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(group, places)], request_timeout=REQUEST_SECONDS
             ).values()
-            answer.result()
+            return all(place.error is None for place in answer.result().topic_partitions)
         except KafkaException:
             return False
-        return True
 
 
 class Progress(StreamingQueryListener):

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +24,9 @@ from millrace.pipelines.errors import PipelineError
 from millrace.pipelines.exactly_once import ExactlyOnce
 from millrace.pipelines.files import Directory
 from millrace.pipelines.log import LogTopic
-from millrace.pipelines.modes import Choice
 from millrace.pipelines.pipeline import ONLY_OUTPUT, Pipeline
 from millrace.pipelines.plans import Plan
+from millrace.pipelines.queries import Query, end_after_batch, failed, process_all
 from millrace.pipelines.query_settings import applied
 
 if TYPE_CHECKING:
@@ -44,26 +43,6 @@ STOP_SECONDS = 300.0
 
 # Real-time mode reports once a batch; this is how old the lag that others see may get.
 REAL_TIME_BATCH = "5 seconds"
-
-
-@dataclass
-class Query:
-    """One of the queries of a run: its plan, how it runs, and, while it does, Spark's handle of it."""
-
-    name: str
-    topic: LogTopic
-    frame: DataFrame
-    plan: Plan
-    choice: Choice
-    delivery: str
-    topics: list[str]
-    """What it reads."""
-    sink: ExactlyOnce | None = None
-    restarts: int = 0
-    """How often it was started again since its last batch."""
-    running: StreamingQuery | None = None
-    progress: StreamingQueryProgress | None = None
-    reached: offsets.Offsets = field(default_factory=dict)
 
 
 class Run:
@@ -124,7 +103,7 @@ class Run:
             name: reading.stream(self._spark, topic, self.bootstrap, start=self._starts(topic))
             for name, topic in self.pipeline.inputs.items()
         }
-        planned = []
+        planned: list[Query] = []
         for output, frame in self.pipeline.apply(frames).items():
             topic = self._outputs[output]
             name = self.name if output == ONLY_OUTPUT else f"{self.name}.{output}"
@@ -137,6 +116,7 @@ class Run:
                 available_now=self._available_now,
                 wrapped=self._around is not None,
                 tasks=self._tasks(read := self._topics(plan)),
+                taken=sum(one.choice.slots for one in planned),
             )
             planned.append(Query(name, topic, encoded, plan, choice, self.pipeline.delivery, read))
         for name, topic in self.pipeline.inputs.items():
@@ -170,13 +150,16 @@ class Run:
         """Start the queries; waits for a broker that is away."""
         try:
             self._begin()
-        except BaseException as error:
+        except Exception as error:
             if not self._stopping.is_set():
                 self._failure = failures.explained(error, self.name, self.bootstrap)
             self._finish()
             if self._failure is not None:
                 raise self._failure from error
             return
+        except BaseException:
+            self._finish()
+            raise
         self._supervisor = threading.Thread(
             target=self._supervise, name=f"millrace-run-{self.name}", daemon=True
         )
@@ -190,7 +173,7 @@ class Run:
                 if now:
                     query.stop()
                 else:
-                    _end_after_batch(self._spark, query)
+                    end_after_batch(self._spark, query)
         supervisor = self._supervisor
         if supervisor is not None and threading.current_thread() is not supervisor:
             supervisor.join(STOP_SECONDS)
@@ -213,7 +196,7 @@ class Run:
                 query = one.running
                 try:
                     if query is not None:
-                        _process_all(one, query, self.bootstrap)
+                        process_all(one, query, self.bootstrap)
                         break
                 except Exception:
                     # The supervisor decides what becomes of it: another try, or the end.
@@ -234,6 +217,12 @@ class Run:
     def _begin(self) -> None:
         self.planned = self._patiently(self.plan)
         names = [one.name for one in self.planned]
+        if self.pipeline.mode == "real-time":
+            self.notes += [
+                f"{one.name} runs in micro-batches: {one.choice.why}"
+                for one in self.planned
+                if one.choice.mode != "real-time" and one.choice is not modes.COMPANION
+            ]
         for name in names:
             self._locks.append(checkpoint.lock(self._checkpoints, name))
         for one in self.planned:
@@ -335,7 +324,7 @@ class Run:
 
     def _all_ended(self) -> bool:
         return all(one.running is None or not one.running.isActive for one in self.planned) and (
-            self._stopping.is_set() or all(not _failed(one) for one in self.planned)
+            self._stopping.is_set() or all(not failed(one) for one in self.planned)
         )
 
     def _look_after(self, one: Query) -> None:
@@ -383,7 +372,7 @@ class Run:
 
     def _finish(self) -> None:
         for query in self.queries:
-            _end_after_batch(self._spark, query)
+            end_after_batch(self._spark, query)
         for query in self.queries:
             # How it ended is known; what counts is that its last batch is through.
             with suppress(Exception):
@@ -404,34 +393,3 @@ class Run:
             self._commits = None
         while self._locks:
             self._locks.pop().release()
-
-
-def _failed(one: Query) -> bool:
-    return one.running is not None and not one.running.isActive and one.running.exception() is not None
-
-
-def _process_all(one: Query, query: StreamingQuery, bootstrap: str) -> None:
-    if one.choice.mode != "real-time":
-        query.processAllAvailable()
-        return
-    # Spark's own method does not know real-time mode: wait until a batch has ended behind what is there now.
-    wanted = offsets.end_offsets(bootstrap, one.topics)
-    while query.isActive and (not one.reached or offsets.behind(one.reached, wanted)):
-        time.sleep(LOOK_SECONDS / 4)
-    if (error := query.exception()) is not None:
-        raise error
-
-
-def _end_after_batch(spark: SparkSession, query: StreamingQuery) -> None:
-    """Let a query end when its batch is through; Spark's own `stop` would break the batch off."""
-    if not query.isActive:
-        return
-    runtime: Any = spark._jvm.org.apache.spark.sql.execution.streaming.runtime  # type: ignore[union-attr]
-    terminated = getattr(getattr(runtime, "TERMINATED$"), "MODULE$")
-    # Its loop looks at this between batches; nothing is interrupted.
-    query._jsq.streamingQuery().state().set(terminated)
-    # A batch that was about to begin has begun after this.
-    time.sleep(LOOK_SECONDS / 4)
-    if not query.status["isTriggerActive"]:
-        # It sleeps until the next trigger, which may be far.
-        query.stop()

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from millrace.pipelines.running import Query, Run
+    from millrace.pipelines.queries import Query
+    from millrace.pipelines.running import Run
 
 LIVE_SECONDS = 0.5
 LINE_SECONDS = 10.0
