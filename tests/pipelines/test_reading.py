@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -166,12 +166,16 @@ def test_a_stream_joined_with_a_table_sees_its_newest_rows(
     ]
 
 
-def test_what_codecs_do_runs_in_real_time_mode(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    create(broker.bootstrap, "fast-in")
-    create(broker.bootstrap, "fast-out")
-    produce(broker.bootstrap, "fast-in", ['{"n":1}', '{"n":"bad"}'])
-    topic = log.json("fast-in", "n int, at timestamp, must string", malformed="drop", metadata=("key",))
-    output = log.json("fast-out", key="n")
+@pytest.mark.parametrize("malformed", ["fail", "drop"])
+def test_what_codecs_do_runs_in_real_time_mode(
+    spark: SparkSession, broker: Broker, tmp_path: Path, malformed: Literal["fail", "drop"]
+) -> None:
+    source, target = f"fast-in-{malformed}", f"fast-out-{malformed}"
+    create(broker.bootstrap, source)
+    create(broker.bootstrap, target)
+    produce(broker.bootstrap, source, ['{"n":1}'] + ['{"n":"bad"}'] * (malformed == "drop"))
+    topic = log.json(source, "n int, at timestamp, must string", malformed=malformed, metadata=("key",))
+    output = log.json(target, key="n")
     encoded = codecs.encode(reading.stream(spark, topic, broker.bootstrap), output)
     query = (
         writing.at_least_once(encoded.writeStream, broker.bootstrap, output)
@@ -182,9 +186,9 @@ def test_what_codecs_do_runs_in_real_time_mode(spark: SparkSession, broker: Brok
     )
     try:
         # No batch ends meanwhile: what comes out has come through one that is running.
-        [first] = consume(broker.bootstrap, "fast-out", 1)
-        produce(broker.bootstrap, "fast-in", ['{"n":2,"must":"x"}'])
-        [_, second] = consume(broker.bootstrap, "fast-out", 2)
+        [first] = consume(broker.bootstrap, target, 1)
+        produce(broker.bootstrap, source, ['{"n":2,"must":"x"}'])
+        [_, second] = consume(broker.bootstrap, target, 2)
         assert query.exception() is None
     finally:
         query.stop()
