@@ -87,12 +87,19 @@ def run(order: Mapping[str, Any]) -> None:
 
 
 def _tell(events: Iterable[Mapping[str, Any]]) -> None:
-    """Print what happens; of an error its first line, as the rest is told at the end."""
-    for result in events:
-        if "pipeline_event_result" in result:
+    """Print what happens; an error at the end is the one that the events have told, which says more."""
+    first_error = None
+    try:
+        for result in events:
+            if "pipeline_event_result" not in result:
+                continue
             event = result["pipeline_event_result"].event
-            at = event.timestamp.ToDatetime(UTC).astimezone()
-            print(f"{at:%H:%M:%S} {event.message.partition(chr(10))[0]}", flush=True)
+            told, _, error = event.message.partition("\nError: ")
+            if error and first_error is None:
+                first_error = RuntimeError(f"{told.rstrip('.')}: {error}")
+            print(f"{event.timestamp.ToDatetime(UTC).astimezone():%H:%M:%S} {told}", flush=True)
+    except Exception as error:
+        raise first_error or error from error
 
 
 def _spec(file: Path) -> PipelineSpec:

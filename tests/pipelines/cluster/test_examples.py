@@ -1,0 +1,142 @@
+"""The examples as they are, on a Spark standalone cluster over Apache Kafka: only two options differ."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Message, Producer
+
+from millrace.pipelines import topics
+from millrace.testing.apache_kafka import ApacheKafka
+from millrace.testing.standalone_spark import StandaloneSpark
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
+
+# Two executors have to fit on a machine that runs other tests as well.
+SMALL = {
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+}
+
+
+def command(example: str, cluster: StandaloneSpark, kafka: ApacheKafka, checkpoints: Path) -> list[str]:
+    places = ["--master", cluster.master, "--bootstrap-server", kafka.bootstrap]
+    settings = [part for name, value in SMALL.items() for part in ("--conf", f"{name}={value}")]
+    job = str(EXAMPLES / example)
+    return [
+        sys.executable,
+        "-m",
+        "millrace",
+        "run",
+        job,
+        *places,
+        "--checkpoints",
+        str(checkpoints),
+        *settings,
+    ]
+
+
+def environment() -> dict[str, str]:
+    # The machine's name may stand for an address that executors cannot reach here.
+    return os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def produce(kafka: ApacheKafka, topic: str, values: Iterable[str]) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(30) == 0
+
+
+def test_word_count_runs_on_the_workers_and_counts_right(
+    cluster: StandaloneSpark, kafka: ApacheKafka, tmp_path: Path
+) -> None:
+    topics.ensure("sentences", kafka.bootstrap, partitions=2)
+    produce(kafka, "sentences", ["the cow jumped over the moon", "the moon"] * 50)
+    run = [*command("word_count.py", cluster, kafka, tmp_path), "--once"]
+    done = subprocess.run(run, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    counted = {
+        message.key().decode(): json.loads(message.value())["count"]
+        for message in topics.to_the_end("words", kafka.bootstrap)
+    }
+    assert counted == {"the": 150, "cow": 50, "jumped": 50, "over": 50, "moon": 100}
+    [application] = [one for one in cluster.state()["completedapps"] if one["name"] == "word-count"]
+    assert application["state"] == "FINISHED"
+    assert application["cores"] >= 1
+
+
+def test_a_lost_worker_neither_loses_nor_repeats_a_payment(
+    cluster: StandaloneSpark, kafka: ApacheKafka, tmp_path: Path
+) -> None:
+    topics.ensure("payments", kafka.bootstrap, partitions=2)
+    run = command("payments_once.py", cluster, kafka, tmp_path)
+    with running(run, tmp_path / "run.log") as process:
+        # Each is reported twice.
+        produce(kafka, "payments", payments(range(200)) * 2)
+        await_numbers(kafka, "payments-once", range(200), process)
+        produce(kafka, "payments", payments(range(150, 400)))
+        cluster.kill_worker()
+        try:
+            await_numbers(kafka, "payments-once", range(200, 400), process)
+        finally:
+            cluster.add_worker()
+    written = Counter(number(message) for message in topics.to_the_end("payments-once", kafka.bootstrap))
+    assert written == Counter(range(400))
+
+
+def payments(numbers: Iterable[int]) -> list[str]:
+    return [
+        json.dumps(
+            {"number": str(one), "card": f"card-{one % 7}", "amount": 5.0, "at": "2026-11-16T08:00:00Z"}
+        )
+        for one in numbers
+    ]
+
+
+def number(message: Message) -> int:
+    return int(json.loads(message.value() or b"")["number"])
+
+
+@contextmanager
+def running(run: list[str], log_file: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A live run, stopped as by Ctrl-C."""
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(run, env=environment(), stdout=log, stderr=log)
+    try:
+        yield process
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0, log_file.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def await_numbers(
+    kafka: ApacheKafka, topic: str, numbers: Iterable[int], process: subprocess.Popen[bytes]
+) -> None:
+    """Read committed records until each of the numbers is among them."""
+    missing = set(numbers)
+    consumer = topics.reader(kafka.bootstrap, group="watching")
+    consumer.subscribe([topic])
+    deadline = time.monotonic() + 200
+    try:
+        while missing:
+            assert process.poll() is None, "the run ended by itself"
+            assert time.monotonic() < deadline, f"{len(missing)} payments did not arrive"
+            for message in consumer.consume(500, timeout=0.2):
+                if message.error() is None:
+                    missing.discard(number(message))
+    finally:
+        consumer.close()
