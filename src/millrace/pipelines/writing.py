@@ -18,7 +18,7 @@ def at_least_once(writer: DataStreamWriter, bootstrap: str, topic: LogTopic) -> 
 
 def write_batch(frame: DataFrame, topic: LogTopic, bootstrap: str) -> None:
     """Write encoded rows to the topic now."""
-    frame.write.format("kafka").options(**sink_options(topic, bootstrap)).save()
+    frame.write.format("kafka").mode("append").options(**sink_options(topic, bootstrap)).save()
 
 
 def sink_options(topic: LogTopic, bootstrap: str) -> dict[str, str]:
