@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -105,9 +105,14 @@ class Driver:
                 process.kill()
             except psutil.NoSuchProcess:
                 continue
-        if self._process is not None and self._process in processes:
-            self._process.wait(PATIENCE_SECONDS)
-            self._process = None
+            if isinstance(process, psutil.Popen):
+                process.wait(PATIENCE_SECONDS)
+
+    def let_go(self) -> list[psutil.Process]:
+        """Leave everybody alone; the next one to look after is a new one."""
+        left = self.processes()
+        self._process = None
+        return left
 
     def end(self) -> None:
         """Kill whoever is left of all of them."""
@@ -129,7 +134,7 @@ class Run:
         self._directory = directory
         self._broker = BrokerProcess(BROKER_PROPERTIES, data_dir=directory / "broker")
         self._driver = driver
-        self._frozen: list[psutil.Process] = []
+        self._frozen: list[tuple[list[psutil.Process], list[psutil.Process]]] = []
 
     def play(self) -> None:
         """Raise AssertionError with what is wrong."""
@@ -187,21 +192,20 @@ class Run:
             self._driver.kill([self._choose.choice(there)] if there else [])
 
     def _leave_zombies(self) -> None:
-        """Workers that stop where they are, and go on when the next driver has long taken their place."""
-        driver = self._driver
-        zombies = driver.of_kind("worker")
-        for zombie in zombies:
-            zombie.send_signal(signal.SIGSTOP)
-        # Their parents would take them along.
-        driver.kill(driver.of_kind("daemon") + driver.of_kind("executor") + driver.of_kind("driver"))
-        self._frozen += zombies
+        """All stop where they are; workers go on when the next driver has long taken their place."""
+        workers = self._driver.of_kind("worker")
+        others = [process for process in self._driver.let_go() if process not in workers]
+        for process in others + workers:
+            process.send_signal(signal.SIGSTOP)
+        self._frozen.append((others, workers))
 
     def _thaw(self) -> None:
-        for zombie in self._frozen:
-            try:
-                zombie.send_signal(signal.SIGCONT)
-            except psutil.NoSuchProcess:
-                self.killed["zombies that were gone"] += 1
+        for others, workers in self._frozen:
+            # Once their Spark is dead, they see to their transactions alone.
+            self._driver.kill(others)
+            for worker in workers:
+                with suppress(psutil.NoSuchProcess):
+                    worker.send_signal(signal.SIGCONT)
         self._frozen = []
 
     # Counting

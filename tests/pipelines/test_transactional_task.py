@@ -172,12 +172,12 @@ class Run:
             entry[1].signal(signal.SIGCONT)
         alive = [worker for worker in self._workers if worker.alive]
         event = self._choose.random()
-        if event < 0.02:
+        if event < 0.005:
             self._broker.kill9()
             self._broker.start()
-        elif event < 0.06 and alive:
+        elif event < 0.02 and alive:
             self._choose.choice(alive).signal(signal.SIGKILL)
-        elif event < 0.12 and alive:
+        elif event < 0.06 and alive:
             victim = self._choose.choice(alive)
             victim.signal(signal.SIGSTOP)
             self._frozen.append((now + self._choose.uniform(0.05, 1.0), victim))
