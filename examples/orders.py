@@ -1,0 +1,21 @@
+"""Orders with their customers: a stream joined with a table, as the table is when the order comes.
+
+    millrace run examples/orders.py
+    millrace console-consumer --topic orders-with-customers --from-beginning
+
+The topic `customers` is the table: under each customer's number the newest record holds, and one without a
+value deletes it. An order of nobody's is kept, without a name.
+"""
+
+from pyspark.sql import DataFrame
+
+from millrace.pipelines import log, pipeline
+
+
+@pipeline(
+    orders=log.json("orders", "number long, customer string, amount double"),
+    customers=log.table("customers", "name string, city string", key="customer"),
+    output=log.json("orders-with-customers", key="customer"),
+)
+def orders_with_customers(orders: DataFrame, customers: DataFrame) -> DataFrame:
+    return orders.join(customers, "customer", "left")
