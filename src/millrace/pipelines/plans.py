@@ -87,6 +87,11 @@ class Plan:
         )
 
 
+def stateful(frame: DataFrame) -> list[Stateful]:
+    """The operators of a DataFrame's plan that keep state, those nearest to the output first."""
+    return Plan(frame).stateful
+
+
 def nodes(plan: Node) -> Iterator[Node]:
     """The nodes of a plan, parents before children."""
     yield plan

@@ -17,7 +17,7 @@ _one_at_a_time = threading.RLock()
 def applied(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Start a query in this block: it keeps the settings of the session as they are at that moment."""
     with _one_at_a_time:
-        before = {key: spark.conf.get(key, None) for key in settings}
+        before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in settings}
         for key, value in settings.items():
             spark.conf.set(key, value)
         try:

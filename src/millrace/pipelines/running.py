@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.2
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 5.0
-STOP_SECONDS = 300.0
+STOP_SECONDS = 300
 
 # Real-time mode reports once a batch; this is how old the lag that others see may get.
 REAL_TIME_BATCH = "5 seconds"
@@ -226,7 +227,7 @@ class Run:
         for name in names:
             self._locks.append(checkpoint.lock(self._checkpoints, name))
         for one in self.planned:
-            self._patiently(lambda one=one: self._check(one))
+            self._patiently(partial(self._check, one))
         self._commits = offsets.Commits(self.bootstrap)
         self._progress = offsets.Progress(self._commits, names, self._note)
         self._spark.streams.addListener(self._progress)
