@@ -24,6 +24,7 @@ SLOWLY = "if(java_method('java.lang.Thread', 'sleep', 1L) is null, value, value)
 SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.driver.memory": "700m",
+    "spark.executor.memory": "600m",
     "spark.sql.shuffle.partitions": "3",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20",
     "spark.ui.enabled": "false",

@@ -255,13 +255,16 @@ def test_what_spark_knows_of_security_the_producer_knows_too() -> None:
     assert not {"fetch.max.wait.ms", "maxOffsetsPerTrigger", "spark.sql.shuffle.partitions"} & found.keys()
 
 
-SEEDS = int(os.environ.get("MILLRACE_CRASH_SEEDS", "1"))
 FIRST_SEED = int(os.environ.get("MILLRACE_CRASH_FIRST_SEED", "1"))
+SEEDS = int(os.environ.get("MILLRACE_CRASH_SEEDS", "0"))
+ONE_SHORT_RUN = {"kills": 2, "records": 700}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_record_is_written_once_whoever_is_killed() -> None:
     with chaos() as play:
+        if not SEEDS:
+            play(FIRST_SEED, **ONE_SHORT_RUN)
         for seed in range(FIRST_SEED, FIRST_SEED + SEEDS):
             play(seed)

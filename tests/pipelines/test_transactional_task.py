@@ -204,7 +204,7 @@ class Run:
         consumer.close()
 
 
-SEEDS = int(os.environ.get("MILLRACE_CRASH_SEEDS", "2"))
+SEEDS = int(os.environ.get("MILLRACE_CRASH_SEEDS", "1"))
 FIRST_SEED = int(os.environ.get("MILLRACE_CRASH_FIRST_SEED", "1"))
 
 
