@@ -1,10 +1,10 @@
 """Clicks on advertisements: every click joined with the display that it followed, within ten minutes.
 
-    millrace run examples/ad_clicks.py
     echo '{"display": "d1", "ad": "tea", "displayed": "2026-11-16T12:00:00Z"}' |
         millrace console-producer --topic ad-displays
     echo '{"click_on": "d1", "user": "ada", "clicked": "2026-11-16T12:00:30Z"}' |
         millrace console-producer --topic clicks
+    millrace run examples/ad_clicks.py
     millrace console-consumer --topic ad-clicks --from-beginning
 
 Two streams meet here; the watermarks say how long one waits for the other.

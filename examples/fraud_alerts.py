@@ -1,8 +1,8 @@
 """Fraud alerts: a card that pays next to nothing, and much within the minute, is being tried out.
 
-    millrace run examples/fraud_alerts.py
     echo '{"card": "c", "amount": 0.5, "at": "2026-11-16T12:00:00Z"}
     {"card": "c", "amount": 900, "at": "2026-11-16T12:00:30Z"}' | millrace console-producer --topic payments
+    millrace run examples/fraud_alerts.py
     millrace console-consumer --topic fraud-alerts --from-beginning
 
 The rule is a Python class with state per card; Spark keeps that state, and restores it after a crash.

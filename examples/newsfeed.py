@@ -1,9 +1,9 @@
 """A newsfeed: whatever a member does goes to everyone who follows them at that moment.
 
-    millrace run examples/newsfeed.py
     echo 'ada>bob|{"reader": "ada", "member": "bob"}' |
         millrace console-producer --topic follows --property parse.key=true --property key.separator='|'
     echo '{"member": "bob", "what": "changed jobs"}' | millrace console-producer --topic news
+    millrace run examples/newsfeed.py
     millrace console-consumer --topic newsfeed --from-beginning --property print.key=true
 
 The topic `follows` is a table: under each key ("ada>bob") the newest record holds, and one without a value

@@ -1,8 +1,8 @@
 """The five slowest pages of the last minute, every ten seconds, each with its mean time in milliseconds.
 
-    millrace run examples/slowest_pages.py
     echo '{"page": "/cart", "ms": 840, "at": "2026-11-16T12:00:00Z"}' |
         millrace console-producer --topic page-views
+    millrace run examples/slowest_pages.py
     millrace console-consumer --topic slowest-pages --from-beginning
 
 Each window is written once, when its last views have come: that is what `append` means.

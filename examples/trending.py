@@ -1,7 +1,7 @@
 """Trending hashtags: how often each was tweeted in the last half minute, counted anew every five seconds.
 
-    millrace run examples/trending.py
     python -m examples.tweets --rate 100 | millrace console-producer --topic tweets
+    millrace run examples/trending.py
     millrace console-consumer --topic trending --from-beginning
 
 `make demo` runs it on a stream of its own and shows the top ten.

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from itertools import accumulate, count, takewhile
 
 STEP_SECONDS = 0.05
+EARLY_SECONDS = 0.005
 
 NAMES = (
     *("ada", "alan", "grace", "linus", "barbara", "donald", "edsger", "frances", "jean", "ken", "margaret"),
@@ -54,7 +55,7 @@ PHRASES = (
     "просто {}, и всё",
     "nobody told me about {} 😮",
     "{} 👀 {}",
-    "good morning ☀️",
+    "good morning 🌅",
     "I should really go to bed",
 )
 
@@ -130,10 +131,10 @@ def tweets(rate: float, *, seed: int = 7, start: float = 0.0) -> Iterator[Tweet]
 
 
 def paced(stream: Iterator[Tweet]) -> Iterator[Tweet]:
-    """Each tweet when its time has come."""
+    """Each tweet when its time has come, or nearly: a few at once cost less than one by one."""
     for tweet in stream:
         wait = tweet.at - time.time()
-        if wait > 0:
+        if wait > EARLY_SECONDS:
             time.sleep(wait)
         yield tweet
 

@@ -1,7 +1,7 @@
 """Word count: every word of the topic `sentences`, and how often it has come up so far.
 
-    millrace run examples/word_count.py
     echo "the cow jumped over the moon" | millrace console-producer --topic sentences
+    millrace run examples/word_count.py
     millrace console-consumer --topic words --from-beginning
 
 A word that comes up again is written again, with its new count.
