@@ -91,7 +91,17 @@ def json(
 ) -> LogTopic:
     """A topic of JSON objects; the schema is needed to read it, not to write it."""
     return LogTopic(
-        topic, "json", schema, pattern, False, metadata, start, malformed, key, headers, partition, options or {}
+        topic,
+        "json",
+        schema,
+        pattern=pattern,
+        metadata=metadata,
+        start=start,
+        malformed=malformed,
+        key=key,
+        headers=headers,
+        partition=partition,
+        options=options or {},
     )
 
 
@@ -109,7 +119,16 @@ def text(
 ) -> LogTopic:
     """A topic of UTF-8 text, in a column called `value`."""
     return LogTopic(
-        topic, "text", None, pattern, False, metadata, start, malformed, key, headers, partition, options or {}
+        topic,
+        "text",
+        pattern=pattern,
+        metadata=metadata,
+        start=start,
+        malformed=malformed,
+        key=key,
+        headers=headers,
+        partition=partition,
+        options=options or {},
     )
 
 
@@ -126,7 +145,15 @@ def bytes(
 ) -> LogTopic:
     """A topic of anything, in a binary column called `value`."""
     return LogTopic(
-        topic, "bytes", None, pattern, False, metadata, start, "fail", key, headers, partition, options or {}
+        topic,
+        "bytes",
+        pattern=pattern,
+        metadata=metadata,
+        start=start,
+        key=key,
+        headers=headers,
+        partition=partition,
+        options=options or {},
     )
 
 

@@ -89,9 +89,8 @@ def pipeline(
         if all(topic.table for topic in inputs.values()):
             raise PipelineError(f"{chosen} reads no stream; declare at least one input that is not a table")
         outputs = {ONLY_OUTPUT: output} if isinstance(output, LogTopic) else dict(output)
-        return Pipeline(
-            chosen, function, dict(inputs), outputs, delivery, mode, output_mode, trigger, dict(settings or {})
-        )
+        spark = dict(settings or {})
+        return Pipeline(chosen, function, dict(inputs), outputs, delivery, mode, output_mode, trigger, spark)
 
     return declare
 
