@@ -81,17 +81,12 @@ def write_records(bootstrap: str, topic: LogTopic, records: Iterable[Any]) -> in
             failed.append(error)
 
     for record in exact:
-        place = {} if record.partition is None else {"partition": record.partition}
+        place: dict[str, Any] = {} if record.partition is None else {"partition": record.partition}
         if record.timestamp is not None:
             place["timestamp"] = round(record.timestamp.timestamp() * 1000)
-        producer.produce(
-            record.topic,
-            record.value,
-            record.key,
-            headers=list(record.headers) or None,
-            on_delivery=delivered,
-            **place,
-        )
+        if record.headers:
+            place["headers"] = list(record.headers)
+        producer.produce(str(record.topic), record.value, record.key, on_delivery=delivered, **place)
         producer.poll(0)
     if producer.flush(SECONDS) or failed:
         raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT))
@@ -105,18 +100,19 @@ def read_records(bootstrap: str, topic: LogTopic, since: Offsets | None = None) 
     try:
         found = _partitions(consumer, topic)
         wanted = [TopicPartition(*place, since.get(place, OFFSET_BEGINNING)) for place in found]
-        messages: dict[tuple[str, int], list[Message]] = {place: [] for place in found}
+        messages: dict[tuple[str, int], list[Any]] = {place: [] for place in found}
         reading = set(found)
         consumer.assign(wanted)
         while reading:
             for message in consumer.consume(1000, timeout=0.1):
-                place = (message.topic(), message.partition())
-                if message.error() is None:
+                place = (str(message.topic()), int(message.partition() or 0))
+                error = message.error()
+                if error is None:
                     messages[place].append(message)
-                elif message.error().code() == KafkaError._PARTITION_EOF:
+                elif error.code() == KafkaError._PARTITION_EOF:
                     reading.discard(place)
                 else:
-                    raise KafkaException(message.error())
+                    raise KafkaException(error)
     finally:
         consumer.close()
     return Output(_decoded(topic, message) for place in sorted(messages) for message in messages[place])
@@ -184,7 +180,7 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _decoded(topic: LogTopic, message: Message) -> Record:
+def _decoded(topic: LogTopic, message: Any) -> Record:
     key = message.key()
     if key is not None and topic.format != "bytes":
         key = key.decode(errors="replace")
