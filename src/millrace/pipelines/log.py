@@ -33,7 +33,7 @@ class DeadLetters:
     topic: str
 
 
-# "earliest", "latest", a point in time (aware, or in this machine's zone), offsets by partition, or a group's.
+# "earliest", "latest", a point in time (aware, or of this machine's zone), offsets by partition, a group's.
 Start = Literal["earliest", "latest"] | datetime | Mapping[int, int] | GroupOffsets
 Malformed = Literal["fail", "drop"] | DeadLetters
 
