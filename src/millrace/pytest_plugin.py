@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -44,12 +45,12 @@ def millrace_spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def run_pipeline(millrace_spark: SparkSession, millrace_broker: Broker) -> Callable[..., Any]:
+def run_pipeline(millrace_spark: SparkSession, millrace_broker: Broker, tmp_path: Path) -> Callable[..., Any]:
     """`run_pipeline(pipeline, input=[record, ...])`: its output, on the shared session and a fresh broker."""
     from millrace.testing.pipelines import run_pipeline
 
     def run(pipeline: Pipeline, /, **inputs: Iterable[Any]) -> Any:
         __tracebackhide__ = True
-        return run_pipeline(pipeline, millrace_spark, millrace_broker, **inputs)
+        return run_pipeline(pipeline, millrace_spark, millrace_broker, tmp_path, **inputs)
 
     return run

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import logging
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -35,6 +37,14 @@ if TYPE_CHECKING:
     WriteBatch = Callable[[DataFrame, int], None]
 
 __all__ = ["ABORT", "PAUSE", "Mark", "Output", "Record", "run_pipeline", "spark_session"]
+
+
+# Who in Spark says that a query has failed.
+FAILURE_LOGGERS = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.sql.execution.streaming",
+)
 
 
 class Mark(enum.Enum):
@@ -65,6 +75,7 @@ def spark_session() -> Iterator[SparkSession]:
     settings = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
     is_mine = not is_running()
     spark = session("tests", master="local[2]", settings=settings)
+    _quieten(spark)
     try:
         yield spark
     finally:
@@ -72,8 +83,21 @@ def spark_session() -> Iterator[SparkSession]:
             spark.stop()
 
 
+def _quieten(spark: SparkSession) -> None:
+    """Let nobody tell of a failed query but the error that the test gets: it says all that they do."""
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+    log4j = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    for logger in FAILURE_LOGGERS:
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
+
+
 def run_pipeline(
-    pipeline: Pipeline, spark: SparkSession, broker: HasBootstrap | str, /, **inputs: Iterable[Any]
+    pipeline: Pipeline,
+    spark: SparkSession,
+    broker: HasBootstrap | str,
+    directory: Path | None = None,
+    /,
+    **inputs: Iterable[Any],
 ) -> Any:
     """Feed a pipeline's inputs, run it until there is nothing left to do, and return its output.
 
@@ -82,6 +106,7 @@ def run_pipeline(
     (ABORT, or another `Mark`), after which the pipeline goes on from its checkpoint.
 
     The result is an `Output` (a list of decoded values), or several by name if the pipeline has several.
+    Checkpoints are kept below the directory, and are left there if the pipeline fails.
     """
     __tracebackhide__ = True
     bootstrap = broker if isinstance(broker, str) else broker.bootstrap
@@ -94,14 +119,15 @@ def run_pipeline(
     workers.share_imports(spark)
     workers.send_whole(pipeline.function.__module__)
     crashes = _Crashes()
-    with tempfile.TemporaryDirectory(prefix="millrace-checkpoints-", ignore_cleanup_errors=True) as directory:
-        for number, one in enumerate(rounds):
-            written = sum(
-                write_records(bootstrap, pipeline.inputs[name], fed) for name, fed in one.records.items()
-            )
-            if written or crashes.happened or number == 0:
-                crashes.prepare(one.end, is_new=written > 0)
-                _run(pipeline, spark, bootstrap, Path(directory), crashes)
+    checkpoints = Path(tempfile.mkdtemp(prefix="millrace-checkpoints-", dir=directory))
+    for number, one in enumerate(rounds):
+        written = sum(
+            write_records(bootstrap, pipeline.inputs[name], fed) for name, fed in one.records.items()
+        )
+        if written or crashes.happened or number == 0:
+            crashes.prepare(one.end, is_new=written > 0)
+            _run(pipeline, spark, bootstrap, checkpoints, crashes)
+    shutil.rmtree(checkpoints, ignore_errors=True)
     outputs = {name: read_records(bootstrap, topic, before[name]) for name, topic in pipeline.outputs.items()}
     return outputs[ONLY_OUTPUT] if outputs.keys() == {ONLY_OUTPUT} else outputs
 
