@@ -7,11 +7,12 @@ everything away again. In a pipe it prints lines instead.
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, suppress
 from dataclasses import replace
 from io import StringIO
@@ -50,7 +51,8 @@ class Demo:
         self.options = options
         self.console = console
         self.stack = stack
-        self.pipeline = trending
+        # What has come in while Spark started is taken in pieces: so there is soon something to see.
+        self.pipeline = _changed(trending, options={"maxOffsetsPerTrigger": f"{5 * options.rate:.0f}"})
         self.bootstrap: str = options.bootstrap_server
 
     def run(self) -> None:
@@ -78,7 +80,7 @@ class Demo:
     def _start_log(self) -> None:
         if self.bootstrap:
             # Somebody else's: what is there already is not touched, and what comes to it goes again.
-            self.pipeline = _renamed(trending, f"demo-{uuid4().hex[:6]}")
+            self.pipeline = _changed(self.pipeline, prefix=f"demo-{uuid4().hex[:6]}-")
             self._say(f"the log is at {self.bootstrap}; the demo has topics of its own there")
             return
         began = time.perf_counter()
@@ -159,13 +161,16 @@ class Demo:
         self.console.print(f"[green]✓[/green] {what}", highlight=False, soft_wrap=True)
 
 
-def _renamed(pipeline: Pipeline, name: str) -> Pipeline:
-    """The same pipeline over topics that begin with this name."""
+def _changed(pipeline: Pipeline, *, prefix: str = "", options: Mapping[str, str] | None = None) -> Pipeline:
+    """The same pipeline with another beginning of all names, or other options of its inputs."""
     return replace(
         pipeline,
-        name=name,
-        inputs={key: replace(topic, name=f"{name}-{topic.name}") for key, topic in pipeline.inputs.items()},
-        outputs={key: replace(topic, name=f"{name}-{topic.name}") for key, topic in pipeline.outputs.items()},
+        name=prefix + pipeline.name,
+        inputs={
+            key: replace(topic, name=prefix + topic.name, options=options or topic.options)
+            for key, topic in pipeline.inputs.items()
+        },
+        outputs={key: replace(topic, name=prefix + topic.name) for key, topic in pipeline.outputs.items()},
     )
 
 
@@ -189,11 +194,12 @@ def _blocked(number: signal.Signals) -> Iterator[None]:
 
 
 def _save_picture(screen: Screen, path: Path) -> None:
-    console = Console(
-        record=True, width=WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor"
-    )
+    console = Console(record=True, width=WIDTH, file=StringIO(), color_system="truecolor")
+    screen.hint = "Ctrl-C ends it"
     console.print(screen)
-    path.write_text(console.export_svg(title="make demo", clear=False))
+    # Without the fonts that would be fetched from elsewhere to show it.
+    picture = re.sub(r"@font-face {.*?}", "", console.export_svg(title="make demo"), flags=re.DOTALL)
+    path.write_text("".join(f"{line.rstrip()}\n" for line in picture.splitlines() if line.strip()))
 
 
 def _interrupt(*_: object) -> NoReturn:
