@@ -36,7 +36,7 @@ from millrace.pipelines.transactions import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 COLUMNS = ("key", "value", "headers", "partition")
 # The group in which the driver announces how many tasks a batch has.
@@ -85,7 +85,10 @@ class ExactlyOnce:
         checkpoint = frame.sparkSession.sparkContext.getLocalProperty(CHECKPOINT_PROPERTY) or ""
         write = Write(self._query, self._topic, self._client, batch, tasks, checkpoint)
         self._prepare(write)
-        rows = frame.select(*(name for name in COLUMNS if name in frame.columns))
+        columns = [name for name in COLUMNS if name in frame.columns]
+        # Which task gets a row must follow from the row alone: Spark's Kafka source deals partitions to tasks
+        # in another order when a batch is run again. Rows of a key keep their order.
+        rows = frame.select(*columns).repartition(tasks, _place(columns))
         # Not skipped even if every task has committed: only running it moves state and watermarks on.
         outcomes = rows.mapInArrow(write.task, OUTCOME_COLUMNS).collect()
         for outcome in outcomes:
@@ -203,6 +206,14 @@ class ExactlyOnce:
         return PipelineError(
             f"{self._query} cannot write to {self._topic}: {cause.str()}; {REMEDIES[cause.code()]}"
         )
+
+
+def _place(columns: list[str]) -> Column:
+    """What decides which task writes a row: its key, else the partition that it asks for, else its value."""
+    from pyspark.sql.functions import coalesce, col
+
+    known = [name for name in ("key", "partition", "value") if name in columns]
+    return coalesce(*(col(name).cast("string").cast("binary") for name in known))
 
 
 def committed(bootstrap: str, query: str, tasks: int) -> dict[int, int]:
