@@ -23,8 +23,8 @@ def applied(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
         try:
             yield
         finally:
-            for key, value in before.items():
-                if value is None:
+            for key, former in before.items():
+                if former is None:
                     spark.conf.unset(key)
                 else:
-                    spark.conf.set(key, value)
+                    spark.conf.set(key, former)
