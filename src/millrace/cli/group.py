@@ -38,6 +38,8 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "Pipelines on Spark": {
         "run": "Run a pipeline over the log: live, or over history.",
+        "replay": "Build a pipeline's output anew beside the running one, and switch over.",
+        "view": "Serve a batch's result with what a stream adds to it.",
     },
     "Measure": {
         "producer-perf-test": "Measure how fast records can be produced.",

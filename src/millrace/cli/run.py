@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from millrace.pipelines import Pipeline
+    from millrace.pipelines.outputs import Version
+
+
+AWAY_SECONDS = 1.0
 
 
 @click.command("run", cls=KafkaCommand)
@@ -162,7 +168,9 @@ def _run_streams(
     from millrace.pipelines.explaining import explanation
     from millrace.pipelines.foreground import follow
     from millrace.pipelines.running import Run
+    from millrace.pipelines.takeover import Takeover
 
+    versions = _current_versions(pipelines, bootstrap, console, is_patient=not explain)
     runs = [
         Run(
             one,
@@ -170,15 +178,45 @@ def _run_streams(
             bootstrap,
             checkpoints=checkpoint.directory(checkpoints),
             available_now=once,
-            outputs=history.redirected(one, outputs),
+            outputs=history.redirected(one, outputs) or version.outputs,
+            name=None if outputs else version.name,
         )
-        for one in pipelines
+        for one, version in zip(pipelines, versions, strict=True)
     ]
     if explain:
         for run in runs:
             click.echo(explanation(run))
         return
-    follow(runs, console)
+    with ExitStack() as watching:
+        takeovers = [
+            watching.enter_context(Takeover(run, version, bootstrap))
+            for run, version in zip(runs, versions, strict=True)
+            if not outputs
+        ]
+        follow(runs, console)
+    for takeover in takeovers:
+        if (by := takeover.by) is not None:
+            click.echo(f"stopped: {by.name} is now {by.topic}, version {by.version}, built by a replay")
+
+
+def _current_versions(
+    pipelines: list[Pipeline], bootstrap: str, console: Console, *, is_patient: bool
+) -> list[Version]:
+    """The versions that readers read, which a replay may have moved on; waits for a broker that is away."""
+    from millrace.pipelines.errors import BrokerAway
+    from millrace.pipelines.outputs import current_version
+
+    told = False
+    while True:
+        try:
+            return [current_version(one, bootstrap) for one in pipelines]
+        except BrokerAway as error:
+            if not is_patient:
+                raise
+            if not told:
+                console.print(f"waiting: {error}", highlight=False, soft_wrap=True)
+            told = True
+            time.sleep(AWAY_SECONDS)
 
 
 def _run_batches(

@@ -16,9 +16,11 @@ from millrace.pipelines.errors import PipelineError
 from millrace.pipelines.pipeline import Pipeline, pipeline
 
 if TYPE_CHECKING:
+    from millrace.pipelines.outputs import current
     from millrace.pipelines.session import session
+    from millrace.pipelines.views import View
 
-__all__ = ["Pipeline", "PipelineError", "log", "pipeline", "session"]
+__all__ = ["Pipeline", "PipelineError", "View", "current", "log", "pipeline", "session"]
 
 
 def __getattr__(name: str) -> Any:
@@ -27,4 +29,12 @@ def __getattr__(name: str) -> Any:
         from millrace.pipelines.session import session
 
         return session
+    if name == "current":
+        from millrace.pipelines.outputs import current
+
+        return current
+    if name == "View":
+        from millrace.pipelines.views import View
+
+        return View
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,7 +142,7 @@ class _OnTerminal:
     def close(self) -> None:
         self._bar.stop()
 
-    def _fields(self, done: int) -> dict[str, str]:
+    def _fields(self, done: int) -> dict[str, Any]:
         seconds = max(self._now() - self._began, 0.001)
         return {
             "records": f"{done:,}/{self._whole.records:,} records",

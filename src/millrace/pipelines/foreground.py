@@ -44,10 +44,13 @@ def interrupts() -> Iterator[Interrupts]:
             signal.signal(number, handler)
 
 
-def follow(runs: Sequence[Run], console: Console) -> None:
-    """Start runs and show how they are doing; Ctrl-C stops them after their batches, a second one at once."""
+def follow(runs: Sequence[Run], console: Console, *, started: bool = False) -> None:
+    """Start runs and show how they are doing; Ctrl-C stops them after their batches, a second one at once.
+
+    `started` says that they run already.
+    """
     with interrupts() as asked, Status(runs, console):
-        threads = [threading.Thread(target=_start, args=(run,), daemon=True) for run in runs]
+        threads = [threading.Thread(target=_start, args=(run,), daemon=True) for run in runs if not started]
         for thread in threads:
             thread.start()
         told: set[str] = set()

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from confluent_kafka import Consumer, TopicPartition
 from py4j.protocol import Py4JError
@@ -208,13 +208,14 @@ def _resolved(bootstrap: str, topics: list[str], bound: Bound, first: Offsets, l
     if isinstance(bound, GroupOffsets):
         return _filled(offsets.group_offsets(bootstrap, bound.group, topics), first)
     if isinstance(bound, Mapping):
-        # By topic and partition, or by partition alone for every topic.
-        given = {
-            topic: bound[topic] if topic in bound else {p: o for p, o in bound.items() if isinstance(p, int)}
-            for topic in topics
-        }
-        return _filled(given, first)  # type: ignore[arg-type]
+        return _filled(_by_topic(topics, bound), first)
     raise PipelineError(f"{bound!r} is no place in a log; give earliest, latest, a time or offsets")
+
+
+def _by_topic(topics: list[str], given: Mapping[Any, Any]) -> Offsets:
+    """Offsets by topic and partition, whether given so or by partition alone, for every topic."""
+    plain = {partition: offset for partition, offset in given.items() if isinstance(partition, int)}
+    return {topic: given.get(topic, plain) for topic in topics}
 
 
 def _filled(given: Offsets, first: Offsets) -> Offsets:

@@ -1,0 +1,146 @@
+"""`millrace replay`: build a new version of a pipeline's output beside the running one, and switch over."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from millrace.cli.errors import CommandError
+from millrace.cli.options import KafkaCommand, Target, broker_options, parse_pairs
+from millrace.cli.terminal_table import is_for_people, print_terminal_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from millrace.pipelines import Pipeline
+    from millrace.pipelines.replay import Replay
+
+
+@click.command("replay", cls=KafkaCommand)
+@broker_options(broker_list=False)
+@click.argument("job", metavar="[JOB]", required=False)
+@click.option("--master", metavar="URL", help="Spark master.  [default: $MILLRACE_MASTER or this machine]")
+@click.option(
+    "--checkpoints",
+    metavar="DIR",
+    help="Where runs keep how far they are.  [default: $MILLRACE_CHECKPOINTS or millrace-checkpoints]",
+)
+@click.option(
+    "--from", "start", metavar="TIME", help="How far back to begin (2026-11-01, -2h).  [default: earliest]"
+)
+@click.option(
+    "--keep-running/--exit", default=True, show_default=True, help="Whether the new version goes on after it."
+)
+@click.option("--drop-old", is_flag=True, help="Delete the old version's topic when its run has stopped.")
+@click.option("--restart", is_flag=True, help="Delete what an interrupted replay has built, and begin anew.")
+@click.option(
+    "--status", "--list", "status", is_flag=True, help="Show the outputs and their versions, and end."
+)
+@click.option("--conf", "settings", multiple=True, metavar="K=V", help="Any Spark setting.")
+def command(
+    *,
+    target: Target,
+    job: str | None,
+    master: str | None,
+    checkpoints: str | None,
+    start: str | None,
+    keep_running: bool,
+    drop_old: bool,
+    restart: bool,
+    status: bool,
+    settings: tuple[str, ...],
+) -> None:
+    """Run a changed pipeline over the whole log again, beside the running one, and then in its place.
+
+    JOB is a file that declares a pipeline (job.py, or job.py:name). The new version writes to topics of its
+    own; readers find the current ones in the topic millrace.outputs, or with millrace.pipelines.current.
+    """
+    if status:
+        _print_outputs(target.bootstrap)
+        return
+    if job is None:
+        raise click.UsageError("say which file to replay, or --status", click.get_current_context())
+    from rich.console import Console
+
+    from millrace.pipelines import checkpoint, history
+    from millrace.pipelines.replay import Replay
+    from millrace.pipelines.session import session
+
+    pipeline = _only(job)
+    begin_at = None if start is None else history.moment(start)
+    console = Console(stderr=True)
+    spark = session(pipeline.name, master=master, settings=parse_pairs(settings, "--conf"))
+    try:
+        replay = Replay(
+            pipeline,
+            spark,
+            target.bootstrap,
+            checkpoints=checkpoint.directory(checkpoints),
+            start=begin_at,
+            console=console,
+        )
+        _replay(replay, target.bootstrap, console, restart, keep_running, drop_old)
+    finally:
+        spark.stop()
+
+
+def _only(job: str) -> Pipeline:
+    from millrace.pipelines.pipeline import load
+
+    found = load(job)
+    if len(found) > 1:
+        names = ", ".join(one.name for one in found)
+        raise CommandError(f"{job} has the pipelines {names}; choose one: {job}:{found[0].name}")
+    return found[0]
+
+
+def _replay(
+    replay: Replay, bootstrap: str, console: Console, restart: bool, keep_running: bool, drop_old: bool
+) -> None:
+    from millrace.pipelines.foreground import follow, interrupts
+    from millrace.pipelines.takeover import Takeover
+
+    with interrupts() as asked:
+        replay.begin(restart=restart)
+        verb = "goes on with" if replay.is_resumed else "builds"
+        topics = ", ".join(replay.new.topics.values())
+        click.echo(f"{replay.new.name} {verb} {topics}", err=True)
+        if not replay.catch_up(lambda: asked.count > 0):
+            replay.run.stop()
+            click.echo("interrupted; the same command goes on where it was", err=True)
+            return
+        replay.switch()
+    for name, topic in replay.new.topics.items():
+        click.echo(f"{name} is now {topic}, version {replay.new.number}")
+    if drop_old:
+        replay.drop_old()
+        click.echo(f"deleted {', '.join(replay.old.topics.values())}")
+    if not keep_running:
+        replay.run.stop()
+        replay.run.wait()
+        return
+    with Takeover(replay.run, replay.new, bootstrap) as takeover:
+        follow([replay.run], console, started=True)
+    if takeover.by is not None:
+        click.echo(f"stopped: {takeover.by.name} is now {takeover.by.topic}, version {takeover.by.version}")
+
+
+def _print_outputs(bootstrap: str) -> None:
+    from millrace.pipelines import outputs
+
+    rows = []
+    for name, output in sorted(outputs.everything(bootstrap).items()):
+        since = datetime.fromtimestamp(output.since / 1000).isoformat(" ", "seconds") if output.since else "-"
+        building = output.next.topic if output.next is not None else "-"
+        rows.append((name, str(output.version), output.topic, output.pipeline, since, building))
+    if not rows:
+        click.echo("no output was ever replayed: each is in the topic that its pipeline declares")
+        return
+    headers = ("OUTPUT", "VERSION", "TOPIC", "PIPELINE", "SINCE", "BUILDING")
+    if is_for_people():
+        print_terminal_table(headers, rows)
+    else:
+        for row in [headers, *rows]:
+            click.echo("\t".join(row))

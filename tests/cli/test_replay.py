@@ -1,0 +1,54 @@
+"""`millrace replay` and `millrace view`: what they show and refuse; tests/pipelines has what they do."""
+
+from pathlib import Path
+
+from millrace.pipelines import log, outputs, pipeline
+from millrace.pipelines.outputs import Building, Output
+from millrace.testing import Broker
+
+from .conftest import Run
+
+
+@pipeline(lines=log.text("lines"), output=log.json("trending"))
+def trending(lines: object) -> object:
+    return lines
+
+
+TWO = """
+from millrace.pipelines import log, pipeline
+
+@pipeline(lines=log.text("lines"), output=log.text("a"))
+def first(lines):
+    return lines
+
+@pipeline(lines=log.text("lines"), output=log.text("b"))
+def second(lines):
+    return lines
+"""
+
+
+def test_the_versions_of_outputs_are_shown(run: Run, broker: Broker) -> None:
+    assert "no output was ever replayed" in run("replay", "--list").output
+    building = Building(3, "trending-v3", 0)
+    outputs.publish(
+        trending, [Output("trending", "trending-v2", 2, "trending", 0, building)], broker.bootstrap
+    )
+    assert run("replay", "--status").output.splitlines() == [
+        "OUTPUT\tVERSION\tTOPIC\tPIPELINE\tSINCE\tBUILDING",
+        "trending\t2\ttrending-v2\ttrending\t-\ttrending-v3",
+    ]
+
+
+def test_what_to_replay_has_to_be_one_pipeline(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "two.py"
+    file.write_text(TWO)
+    assert "say which file to replay, or --status" in run("replay", fails=True).output
+    assert f"choose one: {file}:first" in run("replay", file, fails=True).output
+    assert "'soon' is no point in time" in run("replay", f"{file}:first", "--from", "soon", fails=True).output
+
+
+def test_a_file_without_a_view_is_refused(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "two.py"
+    file.write_text(TWO)
+    assert "has no view; write VIEW = View(" in run("view", file, fails=True).output
+    assert "such as 6h" in run("view", file, "--every", "often", fails=True).output
