@@ -52,7 +52,7 @@ class Demo:
         self.console = console
         self.stack = stack
         # What has come in while Spark started is taken in pieces: so there is soon something to see.
-        self.pipeline = _changed(trending, options={"maxOffsetsPerTrigger": f"{5 * options.rate:.0f}"})
+        self.pipeline = _changed(trending, options={"maxOffsetsPerTrigger": f"{10 * options.rate:.0f}"})
         self.bootstrap: str = options.bootstrap_server
 
     def run(self) -> None:
