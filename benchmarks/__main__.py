@@ -21,7 +21,7 @@ SUITES = {
 }
 COMPARED = [name for kind, suite in SUITES.items() for name in (kind, *suite.names)]
 ALONE = [page.LOG_SIZE, page.IDLE_CONNECTIONS, page.LOADING]
-ON_SPARK = [page.PIPELINES, page.SINKS, page.SCALING]
+ON_SPARK = [page.PIPELINES, page.SINKS, page.SCALING, page.RIVALS]
 
 console = Console()
 if not console.is_terminal:
@@ -84,6 +84,10 @@ def main(
         from benchmarks.pipelines import scaling
 
         _columns(page.SCALING, lambda announce: scaling.run(announce, quick=quick), keep=kept)
+    if page.RIVALS in names:
+        from benchmarks.pipelines import rivals
+
+        _columns(page.RIVALS, lambda announce: rivals.run(announce, quick=quick), keep=kept)
     sys.exit(1 if missed else 0)
 
 

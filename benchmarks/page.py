@@ -21,7 +21,7 @@ APACHE_KAFKA = "4.3.1"
 
 COMPARISON, GROUPS = "comparison", "groups-and-transactions"
 LOG_SIZE, IDLE_CONNECTIONS, LOADING = "log-size", "idle-connections", "offset-loading"
-PIPELINES, SINKS, SCALING = "pipelines", "sinks", "scaling"
+PIPELINES, SINKS, SCALING, RIVALS = "pipelines", "sinks", "scaling", "rivals"
 
 HEADINGS = {
     COMPARISON: "millrace and Apache Kafka",
@@ -32,6 +32,7 @@ HEADINGS = {
     PIPELINES: "Pipelines and stock PySpark",
     SINKS: "Exactly once and at least once",
     SCALING: "Pipelines and what they run on",
+    RIVALS: "Pipelines and other libraries of Python",
 }
 EXPLANATIONS = {
     COMPARISON: """\
@@ -76,6 +77,21 @@ Batches of 100,000 records of 100 B, copied from topic to topic in one session, 
 A native projection over a backlog of a million records of 100 B, written at least once: topics of more and
 more partitions on this machine, then four partitions on standalone clusters of one-core executor processes,
 which share this machine's cores with the broker.""",
+    RIVALS: """\
+Word count over a backlog of 400,000 sentences of 8 words (10,000 words, the n-th comes up 1/n as often as the
+first), in four partitions of millrace's log. Each library has the job as is usual with it, in
+[a file of its own](../benchmarks/pipelines/rival_jobs), and its default settings. What differs: millrace
+(`examples/word_count.py`) takes the backlog as one batch on Spark and writes each word once, with its count;
+the others write every update, eight for each sentence. Quix Streams and Faust first send every word through
+a topic of its own to where it is counted, and keep their state in a topic too; Bytewax hands words over
+directly and keeps its state in snapshots on disk, here every 5 s.
+
+Every run is a new one, on a new broker. Spark has a task for each core, the others a process for each core,
+except Faust: one process, and a fortieth of the sentences, since all would take it hours. Speed and CPU time
+are from the first read to the last result; Spark's hold its warm-up, which weighs less the longer the backlog
+is. CPU time is that of all processes of the job, without the broker's. The first result is counted from the
+start of the processes; written exactly once, it is the first that readers of committed records see. A run
+counts only if the newest count of every word is the true one.""",
 }
 
 

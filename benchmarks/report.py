@@ -1,5 +1,7 @@
 """Results as tables on the terminal."""
 
+import math
+
 from rich.console import Console
 from rich.table import Column, Table
 
@@ -37,7 +39,7 @@ def show_columns(console: Console, columns: dict[str, dict[str, float]]) -> None
 
 def number_text(value: float | None) -> str:
     """A figure with three significant digits, however big or small."""
-    if value is None:
+    if value is None or math.isnan(value):
         return "-"
     if abs(value) >= 100:
         return f"{value:,.0f}"

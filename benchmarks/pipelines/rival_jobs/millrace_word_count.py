@@ -1,0 +1,29 @@
+"""examples/word_count.py as `millrace run` runs it, until the backlog is through; ends when told to."""
+
+import os
+import sys
+import time
+from dataclasses import replace
+
+from examples.word_count import word_count
+from sentence import say
+
+from millrace.pipelines.running import Run
+from millrace.pipelines.session import session
+
+spark = session("word-count")
+run = Run(
+    replace(word_count, delivery=os.environ["DELIVERY"]),  # type: ignore[arg-type]
+    spark,
+    os.environ["BOOTSTRAP"],
+    checkpoints="checkpoints",
+    available_now=True,
+)
+run.start()
+while not run.ended and not run.queries[0].status["isDataAvailable"]:
+    time.sleep(0.01)
+say("reading")
+run.wait()
+say("done")
+sys.stdin.read()
+spark.stop()
