@@ -87,7 +87,7 @@ a topic of its own to where it is counted, and keep their state in a topic too; 
 directly and keeps its state in snapshots on disk, here every 5 s.
 
 Every run is a new one, on a new broker. Spark has a task for each core, the others a process for each core,
-except Faust: one process, and a fortieth of the sentences, since all would take it hours. Speed and CPU time
+except Faust: one process, and a fortieth of the sentences, since it is much slower. Speed and CPU time
 are from the first read to the last result; Spark's hold its warm-up, which weighs less the longer the backlog
 is. CPU time is that of all processes of the job, without the broker's. The first result is counted from the
 start of the processes; written exactly once, it is the first that readers of committed records see. A run

@@ -25,7 +25,7 @@ Commands = Callable[[str, Path, int], list[list[str]]]
 
 SENTENCES = 400_000
 ROUNDS = 3
-# Bytewax has no default; its documentation speaks of 30, Quix Streams commits every 5.
+# Bytewax has no default; Quix Streams commits as often.
 SNAPSHOT_SECONDS = "5"
 FAUST_SHARE = 1 / 40
 REPOSITORY = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ class Subject:
     requirement: str | None = None
     """Nothing for millrace, which is here already."""
     share: float = 1
-    """Of the sentences, for a library that would take hours over all."""
+    """Of the sentences, for a library that is much slower than the others."""
 
     @property
     def title(self) -> str:
