@@ -79,7 +79,7 @@ def test_a_new_version_takes_over_from_the_running_one(
     assert not topics.exists("talk-loud", bootstrap)
     replay.run.stop()
     assert outputs.current_version(new, bootstrap) == Version(new, 2)
-    assert "talk-shouting-v2: 2 records" in told.getvalue()
+    assert "talk-shouting-v2: 3 records" in told.getvalue()
 
 
 def test_an_interrupted_replay_goes_on_where_it_was(

@@ -26,9 +26,10 @@ from millrace.pipelines import codecs, dead_letters, failures, offsets, reading,
 from millrace.pipelines.bar import Bar, Extent, size
 from millrace.pipelines.batch_progress import followed
 from millrace.pipelines.errors import PipelineError
-from millrace.pipelines.exactly_once import ExactlyOnce
+from millrace.pipelines.exactly_once import ANNOUNCEMENT, ExactlyOnce
 from millrace.pipelines.log import GroupOffsets, LogTopic, Start
 from millrace.pipelines.pipeline import ONLY_OUTPUT, Delivery, Pipeline
+from millrace.pipelines.transactions import commits_group
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -311,12 +312,21 @@ def _write(
     rows = frame.observe(counted, count(lit(1)).alias("rows"))
     if delivery == "exactly-once":
         batch = f"{query}.history-{_fingerprint(spans, target)}"
-        ExactlyOnce(batch, target, bootstrap)(rows, 0)
+        ExactlyOnce(batch, target, bootstrap)(rows, _number(batch, target, bootstrap))
         # Its marks have let an interrupted batch go on; the next one over this range is a new one.
         topics.delete_groups([batch], bootstrap)
     else:
         writing.write_batch(rows, target, bootstrap)
     return _told(counted)
+
+
+def _number(batch: str, target: LogTopic, bootstrap: str) -> int:
+    """The number of a batch that was broken off, to be completed; else one that was never used before."""
+    if topics.exists(target.name, bootstrap):
+        begun = offsets.group_offsets(bootstrap, commits_group(batch, ANNOUNCEMENT), [target.name])
+        if (number := begun.get(target.name, {}).get(0)) is not None:
+            return number
+    return int(time.time() * 1000)
 
 
 def _told(counted: Observation) -> int:
