@@ -19,7 +19,7 @@ from benchmarks.pipelines.sink import fill
 from millrace import jars
 from millrace.pipelines.pipeline import Mode
 from millrace.pipelines.running import Run
-from millrace.pipelines.session import session
+from millrace.pipelines.spark_session import session
 
 MASTER = "local[2]"
 # Real-time mode runs every task of a query at once.

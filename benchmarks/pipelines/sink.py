@@ -19,7 +19,7 @@ from millrace.pipelines import writing
 from millrace.pipelines.exactly_once import ExactlyOnce
 from millrace.pipelines.log import LogTopic
 from millrace.pipelines.pipeline import Delivery
-from millrace.pipelines.session import CONSUMER_OPTIONS, session
+from millrace.pipelines.spark_session import CONSUMER_OPTIONS, session
 from millrace.testing import BrokerProcess
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from examples.trending import trending
 from millrace import jars
 from millrace.pipelines import Pipeline, PipelineError, topics
 from millrace.pipelines.running import Run
-from millrace.pipelines.session import require_java, session
+from millrace.pipelines.spark_session import require_java, session
 from millrace.testing import BrokerProcess
 
 if TYPE_CHECKING:

@@ -7,19 +7,22 @@ its query again whenever that fails. It ends with its input, or when it is kille
 import sys
 import threading
 import time
+from collections.abc import Iterator
 
+from pyarrow import RecordBatch
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from millrace.pipelines import exactly_once
 from millrace.pipelines.exactly_once import ExactlyOnce
 from millrace.pipelines.log import LogTopic
-from millrace.pipelines.session import CONSUMER_OPTIONS, session
+from millrace.pipelines.spark_session import CONSUMER_OPTIONS, session
+from millrace.pipelines.transactional_task import Write
 
 SOURCE, SINK, QUERY = "source", "sink", "copy"
 RECORDS_PER_BATCH = 240
 LOOK_SECONDS = 0.05
-# Rows that take their time, a few at once: whoever is killed is often in the midst of a transaction.
-SLOWLY = "if(java_method('java.lang.Thread', 'sleep', 1L) is null, value, value) as value"
+SECONDS_PER_ROW = 0.002
 
 SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
@@ -39,7 +42,22 @@ def copied(records: DataFrame, job: str) -> DataFrame:
     values = records.selectExpr("key", "value")
     if job == "deduplicate":
         values = values.dropDuplicates(["value"])
-    return values.selectExpr("key", SLOWLY)
+    return values
+
+
+class SlowWrite(Write):
+    """Rows that take their time, a few at once: whoever is killed is often in the midst of a transaction."""
+
+    __slots__ = ()
+
+    def task(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        return super().task(slowly(batches))
+
+
+def slowly(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+    for batch in batches:
+        yield batch
+        time.sleep(batch.num_rows * SECONDS_PER_ROW)
 
 
 class Orders(threading.Thread):
@@ -56,6 +74,7 @@ class Orders(threading.Thread):
 
 
 def main(master: str) -> None:
+    exactly_once.Write = SlowWrite  # type: ignore[misc]
     spark = session("exactly-once", master=master, settings=SETTINGS)
     orders = Orders()
     orders.start()

@@ -9,7 +9,7 @@ from examples.word_count import word_count
 from sentence import say
 
 from millrace.pipelines.running import Run
-from millrace.pipelines.session import session
+from millrace.pipelines.spark_session import session
 
 spark = session("word-count")
 run = Run(

@@ -66,7 +66,7 @@ def command(
 
     from millrace.pipelines import checkpoint, history
     from millrace.pipelines.replay import Replay
-    from millrace.pipelines.session import session
+    from millrace.pipelines.spark_session import session
 
     pipeline = _only(job)
     begin_at = None if start is None else history.moment(start)

@@ -148,7 +148,7 @@ def _session(
     pipelines: list[Pipeline], bootstrap: str, master: str | None, conf: dict[str, str]
 ) -> SparkSession:
     from millrace.pipelines.modes import slots_for
-    from millrace.pipelines.session import session
+    from millrace.pipelines.spark_session import session
 
     name = ", ".join(one.name for one in pipelines)
     return session(name, master=master, slots=slots_for(pipelines, bootstrap, conf), settings=conf)

@@ -58,7 +58,7 @@ def command(
 
     from millrace.pipelines import checkpoint
     from millrace.pipelines.foreground import interrupts
-    from millrace.pipelines.session import session
+    from millrace.pipelines.spark_session import session
     from millrace.pipelines.view_http import http_server
     from millrace.pipelines.views import load_views
 

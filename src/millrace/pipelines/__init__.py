@@ -9,6 +9,7 @@
 `millrace run job.py` runs it.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from millrace.pipelines import log
@@ -17,24 +18,17 @@ from millrace.pipelines.pipeline import Pipeline, pipeline
 
 if TYPE_CHECKING:
     from millrace.pipelines.outputs import current
-    from millrace.pipelines.session import session
+    from millrace.pipelines.spark_session import session
     from millrace.pipelines.views import View
 
 __all__ = ["Pipeline", "PipelineError", "View", "current", "log", "pipeline", "session"]
 
 
+# Declaring a pipeline should not take the time that Spark takes to import.
+_LATER = {"View": "views", "current": "outputs", "session": "spark_session"}
+
+
 def __getattr__(name: str) -> Any:
-    # Declaring a pipeline should not take the time that Spark takes to import.
-    if name == "session":
-        from millrace.pipelines.session import session
-
-        return session
-    if name == "current":
-        from millrace.pipelines.outputs import current
-
-        return current
-    if name == "View":
-        from millrace.pipelines.views import View
-
-        return View
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

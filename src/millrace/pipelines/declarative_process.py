@@ -21,7 +21,7 @@ from millrace.pipelines import declarative_progress, failures
 from millrace.pipelines.declarative import BOOTSTRAP_SETTING, INTERRUPTED
 from millrace.pipelines.errors import PipelineError
 from millrace.pipelines.files import Directory
-from millrace.pipelines.session import session
+from millrace.pipelines.spark_session import session
 
 if TYPE_CHECKING:
     from pyspark.pipelines.cli import PipelineSpec

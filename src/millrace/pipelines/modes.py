@@ -15,7 +15,7 @@ from millrace.pipelines import offsets, plans, reading
 from millrace.pipelines.errors import BrokerAway
 from millrace.pipelines.pipeline import Pipeline
 from millrace.pipelines.plans import Plan
-from millrace.pipelines.session import cores
+from millrace.pipelines.spark_session import cores
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from millrace.pipelines import codecs, offsets
 from millrace.pipelines.errors import PipelineError
 from millrace.pipelines.log import DeadLetters, GroupOffsets, LogTopic, Start
-from millrace.pipelines.session import CONSUMER_OPTIONS
+from millrace.pipelines.spark_session import CONSUMER_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -70,7 +70,7 @@ class HasBootstrap(Protocol):
 @contextlib.contextmanager
 def spark_session() -> Iterator[SparkSession]:
     """A small session on this machine, as `millrace_spark` gives it: started here if there is none."""
-    from millrace.pipelines.session import is_running, session
+    from millrace.pipelines.spark_session import is_running, session
 
     settings = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
     is_mine = not is_running()
