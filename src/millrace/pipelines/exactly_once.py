@@ -86,9 +86,11 @@ class ExactlyOnce:
         write = Write(self._query, self._topic, self._client, batch, tasks, checkpoint)
         self._prepare(write)
         columns = [name for name in COLUMNS if name in frame.columns]
-        # Which task gets a row must follow from the row alone: Spark's Kafka source deals partitions to tasks
-        # in another order when a batch is run again. Rows of a key keep their order.
-        rows = frame.select(*columns).repartition(tasks, _place(columns))
+        rows = frame.select(*columns)
+        if tasks > 1:
+            # Which task gets a row must follow from the row alone: Spark's Kafka source deals partitions to
+            # tasks in another order when a batch is run again. What came from one task stays in order.
+            rows = rows.repartition(tasks, _place(columns))
         # Not skipped even if every task has committed: only running it moves state and watermarks on.
         outcomes = rows.mapInArrow(write.task, OUTCOME_COLUMNS).collect()
         for outcome in outcomes:
@@ -209,10 +211,10 @@ class ExactlyOnce:
 
 
 def _place(columns: list[str]) -> Column:
-    """What decides which task writes a row: its key, else the partition that it asks for, else its value."""
+    """What decides which task writes a row: the partition that it asks for, else its key, else its value."""
     from pyspark.sql.functions import coalesce, col
 
-    known = [name for name in ("key", "partition", "value") if name in columns]
+    known = [name for name in ("partition", "key", "value") if name in columns]
     return coalesce(*(col(name).cast("string").cast("binary") for name in known))
 
 
