@@ -45,7 +45,7 @@ def test_a_job_runs_until_ctrl_c_and_shows_its_lag(run: Run, broker: Broker, job
         start_new_session=True,
     )
     try:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 200
         while not offsets.group_offsets(broker.bootstrap, f"{topic}-job", [topic]):
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.1)
