@@ -12,7 +12,7 @@ from itertools import count
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -48,6 +48,14 @@ class Sink:
 
     def new(self, **options: str) -> ExactlyOnce:
         return ExactlyOnce(self.query, LogTopic(self.topic, "bytes", options=options), self.bootstrap)
+
+    def allow(self, message_bytes: int) -> None:
+        limit = ConfigEntry(
+            "max.message.bytes", str(message_bytes), incremental_operation=AlterConfigOpType.SET
+        )
+        topic = ConfigResource(ConfigResource.Type.TOPIC, self.topic, incremental_configs=[limit])
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.incremental_alter_configs([topic])[topic].result()
 
     def rows(self, *expressions: str, first: int = 0, last: int = 200, tasks: int = 2) -> DataFrame:
         wanted = expressions or ("cast(id % 7 as string) as key", "cast(id as string) as value")
@@ -114,10 +122,31 @@ def test_batches_follow_each_other(sink: Sink) -> None:
 
 def test_rows_that_come_to_other_tasks_the_second_time_are_known_again(sink: Sink) -> None:
     """As the partitions of a topic do, when Spark's Kafka source runs a batch again."""
-    sink.new()(sink.rows(), 0)
-    swapped = sink.rows("cast((199 - id) % 7 as string) as key", "cast(199 - id as string) as value")
-    sink.new()(swapped, 0)
-    assert sink.values() == list(range(200))
+    too_large = 1_500_000
+    columns = (
+        "cast(if({id} % 4 = 0, {id} % 2, null) as int) as partition",
+        "if({id} % 4 <= 1, unhex('ff' || {id}), null) as key",
+        f"lpad(cast({{id}} as string), if({{id}} = 77, {too_large}, 3), '0') as value",
+    )
+    with pytest.raises(PipelineError, match="too large"):
+        sink.new()(sink.rows(*(column.format(id="id") for column in columns)), 0)
+    assert 0 < len(sink.records()) < 200, "the other task has written its part"
+    sink.allow(too_large + 1000)
+    sink.new()(sink.rows(*(column.format(id="(199 - id)") for column in columns)), 0)
+    assert sorted(int((record.value() or b"")[-3:]) for record in sink.records()) == list(range(200))
+
+
+def test_rows_of_a_partition_or_a_key_stay_in_order(sink: Sink) -> None:
+    keyed = ("cast(id % 7 as string) as key", "cast(id as string) as value")
+    sink.new()(sink.rows(*keyed, last=400), 0)
+    sink.new()(sink.rows(*keyed, "cast(id % 2 as int) as partition", first=400, last=800), 1)
+    found: dict[object, list[int]] = {}
+    for record in sink.records():
+        number = int(record.value() or b"")
+        task = number // 200
+        found.setdefault((task, record.key() if number < 400 else record.partition()), []).append(number)
+    assert len(found) == 2 * 7 + 2 * 2
+    assert all(numbers == sorted(numbers) for numbers in found.values())
 
 
 def test_what_fails_on_the_way_to_the_sink_is_not_half_committed(sink: Sink) -> None:
