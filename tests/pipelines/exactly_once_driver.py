@@ -24,7 +24,12 @@ RECORDS_PER_BATCH = 240
 LOOK_SECONDS = 0.05
 SECONDS_PER_ROW = 0.002
 
+# Lives are short here: code that is compiled well is not worth its while.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 SETTINGS = {
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
     "spark.sql.adaptive.enabled": "false",
     "spark.driver.memory": "700m",
     "spark.executor.memory": "600m",

@@ -294,7 +294,9 @@ def test_what_spark_knows_of_security_the_producer_knows_too() -> None:
 
 FIRST_SEED = int(os.environ.get("MILLRACE_CRASH_FIRST_SEED", "1"))
 SEEDS = int(os.environ.get("MILLRACE_CRASH_SEEDS", "0"))
-ONE_SHORT_RUN = {"kills": 2, "records": 700}
+# The driver is killed when the first task of its first batch has committed, and leaves zombies.
+SHORT_SEED = 40
+SHORT_RUN = {"kills": 1, "records": 480}
 
 
 @pytest.mark.slow
@@ -302,6 +304,6 @@ ONE_SHORT_RUN = {"kills": 2, "records": 700}
 def test_every_record_is_written_once_whoever_is_killed() -> None:
     with chaos() as play:
         if not SEEDS:
-            play(FIRST_SEED, **ONE_SHORT_RUN)
+            play(SHORT_SEED, **SHORT_RUN)
         for seed in range(FIRST_SEED, FIRST_SEED + SEEDS):
             play(seed)
