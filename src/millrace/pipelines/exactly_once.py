@@ -1,9 +1,9 @@
 """The exactly-once sink: every task of a batch writes in a transaction that also keeps the batch's number.
 
 A batch that is run again, after whatever failed, finds the tasks that have committed and writes only the
-rest. That holds as long as it has the same rows in the same tasks as before. Their number is announced before
-they run; if it is another one the second time, and some have committed, the run is refused. Whether the rows
-are the same, only the user's code can see to.
+rest. That holds as long as it has the same rows in the same tasks as before. A row itself says which task is
+its own, of as many as are announced before they run; if their number is another one the second time, and some
+have committed, the run is refused. Whether the rows are the same, only the user's code can see to.
 
 This half runs in the driver; `transactional_task.py` is the half in the tasks.
 """
