@@ -38,6 +38,7 @@ def milliseconds(bootstrap: str, source: str, target: str, *, warm_up: int, samp
         if number >= warm_up:
             taken.append((time.perf_counter() - began) * 1000)
     consumer.close()
+    producer.flush(PATIENCE_SECONDS)
     return taken
 
 

@@ -6,6 +6,7 @@ python -m benchmarks.pipelines.side millrace '{"bootstrap": "...", ...}'
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import time
@@ -32,6 +33,8 @@ class Stock:
     def __init__(self, master: str = MASTER) -> None:
         from pyspark.sql import SparkSession
 
+        # As in a virtual environment that is activated; otherwise workers run any `python3`.
+        os.environ["PYSPARK_PYTHON"] = sys.executable
         found = ",".join(map(str, jars.spark_kafka_jars()))
         self.spark = SparkSession.builder.master(master).config("spark.jars", found).getOrCreate()
         self.spark.sparkContext.setLogLevel("OFF")
