@@ -72,7 +72,12 @@ def spark_session() -> Iterator[SparkSession]:
     """A small session on this machine, as `millrace_spark` gives it: started here if there is none."""
     from millrace.pipelines.spark_session import is_running, session
 
-    settings = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+    settings = {
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
+        # Tests are over before code that is compiled better would pay.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
     is_mine = not is_running()
     spark = session("tests", master="local[2]", settings=settings)
     _quieten(spark)
