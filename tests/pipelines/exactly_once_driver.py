@@ -79,7 +79,7 @@ class Orders(threading.Thread):
 
 
 def main(master: str) -> None:
-    exactly_once.Write = SlowWrite  # type: ignore[misc]
+    vars(exactly_once)["Write"] = SlowWrite
     spark = session("exactly-once", master=master, settings=SETTINGS)
     orders = Orders()
     orders.start()

@@ -36,9 +36,9 @@ def reasons(
     return [by_offset.get(offset) for offset in range(len(values))]
 
 
-def utc(*parts: int) -> datetime:
+def utc(*parts: Any) -> datetime:
     """What `collect` gives for an instant: its time in this machine's zone, without saying so."""
-    return datetime(*parts, tzinfo=UTC).astimezone().replace(tzinfo=None)  # type: ignore[arg-type, misc]
+    return datetime(*parts, tzinfo=UTC).astimezone().replace(tzinfo=None)
 
 
 def test_json_is_read_into_the_columns_of_its_schema(spark: SparkSession) -> None:

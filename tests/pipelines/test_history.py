@@ -2,6 +2,7 @@ import io
 import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -36,14 +37,14 @@ def produce(broker: Broker, topic: str, records: list[tuple[str, datetime]], par
     producer.flush()
 
 
-def values(broker: Broker, topic: str) -> list[dict[str, object]]:
+def values(broker: Broker, topic: str) -> list[dict[str, Any]]:
     return [json.loads(message.value()) for message in topics.to_the_end(topic, broker.bootstrap)]
 
 
-def counts(rows: list[dict[str, object]]) -> Counter[object]:
+def counts(rows: list[dict[str, Any]]) -> Counter[object]:
     total: Counter[object] = Counter()
     for row in rows:
-        total[row["word"]] += row["count"]  # type: ignore[operator]
+        total[row["word"]] += row["count"]
     return total
 
 

@@ -8,12 +8,14 @@ from dataclasses import replace
 from examples.word_count import word_count
 from sentence import say
 
+from millrace.pipelines.pipeline import Delivery
 from millrace.pipelines.running import Run
 from millrace.pipelines.spark_session import session
 
+delivery: Delivery = "exactly-once" if os.environ["DELIVERY"] == "exactly-once" else "at-least-once"
 spark = session("word-count")
 run = Run(
-    replace(word_count, delivery=os.environ["DELIVERY"]),  # type: ignore[arg-type]
+    replace(word_count, delivery=delivery),
     spark,
     os.environ["BOOTSTRAP"],
     checkpoints="checkpoints",

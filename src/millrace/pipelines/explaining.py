@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from millrace.pipelines.gateway import jvm
+
 if TYPE_CHECKING:
     from millrace.pipelines.queries import Query
     from millrace.pipelines.running import Run
@@ -32,7 +34,7 @@ def _query(run: Run, query: Query) -> str:
 def spark_plan(query: Query) -> str:
     """Spark's physical plan of a query."""
     frame = query.frame
-    mode = frame.sparkSession._jvm.org.apache.spark.sql.execution.ExplainMode  # type: ignore[union-attr]
+    mode = jvm(frame.sparkSession).org.apache.spark.sql.execution.ExplainMode
     return str(frame._jdf.queryExecution().explainString(mode.fromString("simple"))).strip()
 
 

@@ -12,6 +12,7 @@ from millrace.pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
+    from pyspark.sql import SparkSession
 
 # Said by every JVM that Spark starts, and nothing a user could act on.
 USUAL = ("WARNING: Using incubator modules",)
@@ -49,3 +50,8 @@ def _relay(reading: int, told: deque[str]) -> None:
                 told.append(line)
                 sys.stderr.write(line)
                 sys.stderr.flush()
+
+
+def jvm(spark: SparkSession) -> Any:
+    """Spark's own classes, by their full names."""
+    return spark._jvm

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from millrace.pipelines.gateway import jvm
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -40,7 +42,7 @@ class Plan:
         self.nodes = list(nodes(self.root))
         self.kinds = [kind(node) for node in self.nodes]
         self.streaming = [bool(node.isStreaming()) for node in self.nodes]
-        self._patterns: Any = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]
+        self._patterns: Any = jvm(frame.sparkSession).org.apache.spark.sql.catalyst.trees.TreePattern
 
     def streams(self) -> Iterator[tuple[str, Node]]:
         """The nodes that work on streams, with their kinds, parents before children."""

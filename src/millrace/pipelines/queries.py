@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.pipelines import offsets
 from millrace.pipelines.exactly_once import ExactlyOnce
+from millrace.pipelines.gateway import jvm
 from millrace.pipelines.log import LogTopic
 from millrace.pipelines.modes import Choice
 from millrace.pipelines.plans import Plan
@@ -60,7 +61,7 @@ def end_after_batch(spark: SparkSession, query: StreamingQuery) -> None:
     """Let a query end when its batch is through; Spark's own `stop` would break the batch off."""
     if not query.isActive:
         return
-    runtime: Any = spark._jvm.org.apache.spark.sql.execution.streaming.runtime  # type: ignore[union-attr]
+    runtime: Any = jvm(spark).org.apache.spark.sql.execution.streaming.runtime
     terminated = getattr(getattr(runtime, "TERMINATED$"), "MODULE$")
     # Its loop looks at this between batches; nothing is interrupted.
     query._jsq.streamingQuery().state().set(terminated)

@@ -27,7 +27,6 @@ from millrace.pipelines import gateway
 from millrace.pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
-    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 MASTER_VARIABLE = "MILLRACE_MASTER"
@@ -90,14 +89,14 @@ def session(
 
     conf = SparkConf().setAll(list(wanted.items()))
     if SparkContext._gateway is None:
-        _launch(conf)
-    elif SparkContext._gateway is not _launched:
+        _Launched.gateway = gateway.launch(conf)
+    elif SparkContext._gateway is not _Launched.gateway:
         raise PipelineError(
             "a Spark session without the Kafka connector ran in this process, and its JVM cannot load it now;"
             " start the session with millrace.pipelines.session first, or use a new process"
         )
     try:
-        SparkContext(conf=conf, gateway=_launched)
+        SparkContext(conf=conf, gateway=_Launched.gateway)
     except Py4JJavaError as error:
         reason = str(error.java_exception.getMessage()).splitlines()[0]
         raise PipelineError(
@@ -114,13 +113,10 @@ def is_running() -> bool:
     return SparkContext._active_spark_context is not None
 
 
-# The gateway to the JVM that was started here, with the connector; it outlives the session.
-_launched: Any = None
+class _Launched:
+    """The JVM that was started here, with the connector; it outlives the session."""
 
-
-def _launch(conf: SparkConf) -> None:
-    global _launched  # noqa: PLW0603
-    _launched = gateway.launch(conf)
+    gateway: Any = None
 
 
 def local_master(slots: int | None = None) -> str:

@@ -91,7 +91,9 @@ def spark_session() -> Iterator[SparkSession]:
 def _quieten(spark: SparkSession) -> None:
     """Let nobody tell of a failed query but the error that the test gets: it says all that they do."""
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
-    log4j = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    from millrace.pipelines.gateway import jvm
+
+    log4j = jvm(spark).org.apache.logging.log4j
     for logger in FAILURE_LOGGERS:
         log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
 
