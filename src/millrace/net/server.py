@@ -7,6 +7,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from millrace.net.buffers import FrameBuffers
@@ -114,6 +115,8 @@ class Server:
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if host.startswith("127.") or host == "::1":
+            _stop_pacing(sock)
         connection = Connection(
             sock,
             f"{host}:{address[1]}",
@@ -148,6 +151,17 @@ class Server:
             sock.close()
         for connection in list(self.connections):
             connection.close("the broker stops")
+
+
+def _stop_pacing(sock: socket.socket) -> None:
+    """Within the machine nothing is congested: BBR, where it is the default, would only set a timer a packet.
+
+    Reno is in every Linux kernel and open to every user; other systems have no such choice.
+    """
+    congestion_control = getattr(socket, "TCP_CONGESTION", None)
+    if congestion_control is not None:
+        with suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, congestion_control, b"reno")
 
 
 def _address_to_bind(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
