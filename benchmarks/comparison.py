@@ -76,7 +76,11 @@ class Comparison:
             label = f"round {number} of {self._rounds}" if number > 0 else "warming up"
             for name, target in targets.items():
                 self._announce(f"{name}: {workload.name}, {label}")
-                figures = self._round(target, topic, workload)
+                with ExitStack() as others:
+                    for other in targets.values():
+                        if other is not target:
+                            others.enter_context(other.paused())
+                    figures = self._round(target, topic, workload)
                 if number > 0:
                     for unit, bar in workload.bars.items():
                         self.figures.add(workload.title, unit, name, figures[unit], bar)

@@ -9,12 +9,12 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.usage import cpu_seconds
+from benchmarks.usage import cpu_seconds, family
 
 
 @dataclass(slots=True)
 class Spent:
-    """What one measured stretch cost."""
+    """What the measured stretches of a load cost."""
 
     seconds: float = 0.0
     broker_cpu_seconds: float = 0.0
@@ -28,13 +28,25 @@ class Target:
     pid: int
 
     @contextmanager
-    def measured(self) -> Iterator[Spent]:
-        """Clock the enclosed work and the broker's CPU time during it."""
-        spent = Spent()
+    def measured(self, spent: Spent | None = None) -> Iterator[Spent]:
+        """Clock the enclosed work and the broker's CPU time during it, adding to what was `spent` before."""
+        spent = spent or Spent()
         cpu, started = cpu_seconds(self.pid), time.perf_counter()
         yield spent
-        spent.seconds = time.perf_counter() - started
-        spent.broker_cpu_seconds = cpu_seconds(self.pid) - cpu
+        spent.seconds += time.perf_counter() - started
+        spent.broker_cpu_seconds += cpu_seconds(self.pid) - cpu
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keep the broker from running while another one is measured: an idle JVM takes CPU time too."""
+        processes = family(self.pid)
+        for process in processes:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in processes:
+                process.resume()
 
     def create_topic(self, topic: str, partitions: int) -> None:
         admin = self._admin()

@@ -7,15 +7,16 @@ import psutil
 
 def cpu_seconds(pid: int) -> float:
     """CPU time of a process and its children so far, finished threads included."""
-    return sum(_cpu_clock(process) for process in _family(pid))
+    return sum(_cpu_clock(process) for process in family(pid))
 
 
 def resident_bytes(pid: int) -> int:
     """Resident memory of a process and its children."""
-    return sum(process.memory_info().rss for process in _family(pid))
+    return sum(process.memory_info().rss for process in family(pid))
 
 
-def _family(pid: int) -> list[psutil.Process]:
+def family(pid: int) -> list[psutil.Process]:
+    """A process and its children."""
     process = psutil.Process(pid)
     return [process, *process.children(recursive=True)]
 
