@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.coordinator.loading import Loader
-from millrace.coordinator.records import Origin, StateRecord, encode_key, encode_value
-from millrace.groups.offsets import CommittedOffset, TopicPartition, tombstone
+from millrace.coordinator.records import Origin, StateRecord, encode_key, encode_record
+from millrace.groups.offsets import PLAIN_VERSION, CommittedOffset, TopicPartition, tombstone
 from millrace.groups.shard import SCHEMAS, GroupShard
 from millrace.replication.partition import Partition
 from millrace.wire.control_batch import EndMarker, build_end_marker
@@ -57,15 +57,13 @@ def partition(tmp_path_factory: pytest.TempPathFactory) -> Partition:
 def offset(group: str, index: int, committed: int | None) -> StateRecord:
     if committed is None:
         return tombstone(group, TOPIC, index)
-    return CommittedOffset(committed, -1, "", 0).record(group, TOPIC, index)
+    key = OffsetCommitKey(group=group, topic=TOPIC, partition=index)
+    return StateRecord(key, CommittedOffset(committed, -1, "", 0), PLAIN_VERSION)
 
 
 def batch(first_offset: int, records: list[StateRecord], producer_id: int = OUTSIDE) -> bytes:
     return build_batch(
-        [
-            Record(first_offset + number, 0, encode_key(record.key), encode_value(record))
-            for number, record in enumerate(records)
-        ],
+        [Record(first_offset + number, 0, *encode_record(record)) for number, record in enumerate(records)],
         producer_id=producer_id,
         producer_epoch=-1 if producer_id == OUTSIDE else 0,
         attributes=0 if producer_id == OUTSIDE else TRANSACTIONAL_BIT,

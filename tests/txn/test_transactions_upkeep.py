@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.coordinator.records import decode_record, encode_key, encode_value
+from millrace.coordinator.records import decode_record, encode_record
 from millrace.errors import Error
 from millrace.testing.disk import FaultyDisk
 from millrace.txn.shard import SCHEMAS
@@ -138,9 +138,7 @@ def test_a_state_comes_back_from_its_record(state: State) -> None:
         client_version=2,
     )
     record = transaction.record()
-    value = encode_value(record)
-    assert value is not None
-    decoded = decode_record(SCHEMAS, encode_key(record.key), value)
+    decoded = decode_record(SCHEMAS, *encode_record(record))
     assert decoded is not None
     assert isinstance(decoded.key, TransactionLogKey) and isinstance(decoded.value, TransactionLogValue)
     assert Transaction.from_record(decoded.key, decoded.value) == transaction

@@ -72,7 +72,7 @@ def _take(
                 offset=asked.committed_offset,
                 leader_epoch=asked.committed_leader_epoch,
                 metadata=asked.committed_metadata or "",
-                commit_timestamp_ms=ctx.clock.now_ms(),
+                commit_timestamp=ctx.clock.now_ms(),
                 topic_id=known.topic_id,
             )
             accepted.append(((topic.name, asked.partition_index), committed))

@@ -30,6 +30,10 @@ class Origin(NamedTuple):
     producer_epoch: int = -1
 
 
+EncodedRecord = tuple[bytes, bytes | None]
+"""The key and the value of a record as they stand in the log."""
+
+
 Schemas = Mapping[int, tuple[type[RecordKey], type[Message]]]
 """By record type: what its keys and values are."""
 
@@ -43,10 +47,13 @@ def encode_key(key: RecordKey) -> bytes:
     return encode(key, KEY_VERSION, before=_PREFIX.pack(key.record_type))
 
 
-def encode_value(record: StateRecord) -> bytes | None:
-    if record.value is None:
-        return None
-    return encode(record.value, record.value_version, before=_PREFIX.pack(record.value_version))
+def encode_value(value: Message, version: int) -> bytes:
+    return encode(value, version, before=_PREFIX.pack(version))
+
+
+def encode_record(record: StateRecord) -> EncodedRecord:
+    value = None if record.value is None else encode_value(record.value, record.value_version)
+    return encode_key(record.key), value
 
 
 def decode_record(schemas: Schemas, key: bytes, value: bytes | None) -> StateRecord | None:

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from millrace.clock import Clock
 from millrace.coordinator.loading import Loader
-from millrace.coordinator.records import Origin, Schemas, StateRecord, encode_key, encode_value
+from millrace.coordinator.records import EncodedRecord, Origin, Schemas, StateRecord, encode_record
 from millrace.coordinator.shard import Shard
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
@@ -85,7 +85,7 @@ class Runtime(Generic[S]):
 
     def partition_of(self, key: str) -> int:
         """The partition that a key lives in, as every Kafka client and tool computes it."""
-        return positive(java_hash(key)) % self._count
+        return positive_hash(key) % self._count
 
     def shard_of(self, key: str) -> S:
         return self.shard(self.partition_of(key))
@@ -147,21 +147,33 @@ class Runtime(Generic[S]):
         """Append and replay records; with a producer id they are part of its transaction."""
         shard = self.shard(index)
         now_ms = self._clock.now_ms()
+        encoded = [encode_record(record) for record in records]
+        base_offset = self.append_encoded(
+            index, encoded, now_ms, producer_id=producer_id, producer_epoch=producer_epoch
+        )
+        for number, record in enumerate(records):
+            shard.replay(record, Origin(base_offset + number, now_ms, producer_id, producer_epoch))
+
+    def append_encoded(
+        self,
+        index: int,
+        records: Iterable[EncodedRecord],
+        now_ms: int,
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+    ) -> int:
+        """Append records that the caller replays itself; returns the offset of the first."""
         batch = build_batch(
-            [
-                Record(number, now_ms, encode_key(record.key), encode_value(record))
-                for number, record in enumerate(records)
-            ],
+            [Record(number, now_ms, key, value) for number, (key, value) in enumerate(records)],
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             attributes=0 if producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT,
         )
         try:
-            appended = self._partition(index).append(memoryview(batch), AppendOrigin.COORDINATOR)
+            return self._partition(index).append(memoryview(batch), AppendOrigin.COORDINATOR).base_offset
         except KafkaError as error:
             raise KafkaError(_APPEND_ERRORS.get(error.error, error.error), error.message) from error
-        for number, record in enumerate(records):
-            shard.replay(record, Origin(appended.base_offset + number, now_ms, producer_id, producer_epoch))
 
     # Loading
 
@@ -196,14 +208,16 @@ class Runtime(Generic[S]):
 
 
 @lru_cache(maxsize=10_000)
+def positive_hash(key: str) -> int:
+    """The number by which Kafka spreads groups and transactions over partitions."""
+    value = java_hash(key)
+    # The one int32 that has no absolute value counts as 0.
+    return 0 if value == -(1 << 31) else abs(value)
+
+
 def java_hash(text: str) -> int:
-    """Java's String.hashCode, by which Kafka spreads groups and transactions over partitions."""
+    """Java's String.hashCode."""
     value = 0
     for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
         value = (31 * value + unit) & 0xFFFFFFFF
     return value - (1 << 32) if value >= 1 << 31 else value
-
-
-def positive(value: int) -> int:
-    """Kafka's absolute value of an int32: the one that has none becomes 0."""
-    return 0 if value == -(1 << 31) else abs(value)

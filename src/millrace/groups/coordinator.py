@@ -17,10 +17,17 @@ from millrace.groups.classic_protocol import ClassicProtocol
 from millrace.groups.consumer_protocol import ConsumerProtocol
 from millrace.groups.group import Commit, Group, Topics
 from millrace.groups.mixed import MixedProtocol
-from millrace.groups.offsets import CommittedOffset, TopicPartition, tombstone
+from millrace.groups.offsets import (
+    CommittedOffset,
+    TopicPartition,
+    encode_offset,
+    encode_offset_key,
+    tombstone,
+)
 from millrace.groups.shard import SCHEMAS, GroupShard
 from millrace.replication.partitions import Partitions
 from millrace.wire.messages.group_records import OffsetCommitKey
+from millrace.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from millrace.wire.schema import ZERO_UUID
 
 logger = logging.getLogger(__name__)
@@ -39,6 +46,9 @@ class TransactionalCommit(NamedTuple):
 
     producer_id: int
     producer_epoch: int
+
+
+NO_TRANSACTION = TransactionalCommit(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class Groups:
@@ -111,7 +121,7 @@ class Groups:
         group_id: str,
         by: Commit,
         offsets: Sequence[tuple[TopicPartition, CommittedOffset]],
-        transaction: TransactionalCommit | None = None,
+        transaction: TransactionalCommit = NO_TRANSACTION,
     ) -> None:
         """Commit offsets, or raise what is wrong with who commits them."""
         index = self.runtime.partition_of(group_id)
@@ -120,18 +130,21 @@ class Groups:
         self._validate_commit(group, group_id, by)
         if group is not None:
             group.validate_committed(by, self._by_id(offsets))
-        records = [committed.record(group_id, *partition) for partition, committed in offsets]
-        if not records:
+        if not offsets:
             return
-        if transaction is None:
-            self.runtime.append(index, records)
-        else:
-            self.runtime.append(
-                index,
-                records,
-                producer_id=transaction.producer_id,
-                producer_epoch=transaction.producer_epoch,
-            )
+        producer_id, producer_epoch = transaction
+        self.runtime.append_encoded(
+            index,
+            [
+                (encode_offset_key(group_id, topic, partition), encode_offset(committed))
+                for (topic, partition), committed in offsets
+            ],
+            self.clock.now_ms(),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        )
+        for partition, committed in offsets:
+            shard.offsets.replay_commit(group_id, partition, committed, producer_id)
 
     def _by_id(
         self, offsets: Sequence[tuple[TopicPartition, CommittedOffset]]

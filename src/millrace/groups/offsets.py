@@ -3,44 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from functools import lru_cache
+from typing import TypeAlias
 
-from millrace.coordinator.records import Origin, StateRecord
+from millrace.coordinator.records import Origin, StateRecord, encode_key, encode_value
 from millrace.groups.group import Group
 from millrace.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
+from millrace.wire.records import NO_PRODUCER_ID
 from millrace.wire.schema import ZERO_UUID
 
-NO_PRODUCER_ID = -1
 NO_EXPIRY = -1
 # v3 has the leader epoch; v1 alone has an expiry; v4 has the topic's id.
 PLAIN_VERSION, EXPIRING_VERSION, TOPIC_ID_VERSION = 3, 1, 4
 
 TopicPartition = tuple[str, int]
 
+CommittedOffset: TypeAlias = OffsetCommitValue
+"""An offset is kept as the record that makes it last, and never changed."""
 
-class CommittedOffset(NamedTuple):
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_timestamp_ms: int
-    expire_timestamp_ms: int = NO_EXPIRY
-    topic_id: bytes = ZERO_UUID
 
-    def record(self, group_id: str, topic: str, partition: int) -> StateRecord:
-        """What makes this offset last."""
-        value = OffsetCommitValue(
-            offset=self.offset,
-            leader_epoch=self.leader_epoch,
-            metadata=self.metadata,
-            commit_timestamp=self.commit_timestamp_ms,
-            expire_timestamp=self.expire_timestamp_ms,
-            topic_id=self.topic_id,
-        )
-        if self.expire_timestamp_ms != NO_EXPIRY:
-            version = EXPIRING_VERSION
-        else:
-            version = PLAIN_VERSION if self.topic_id == ZERO_UUID else TOPIC_ID_VERSION
-        return StateRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), value, version)
+@lru_cache(maxsize=10_000)
+def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """The key of a committed offset; consumers commit the same few over and over."""
+    return encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+
+
+def encode_offset(committed: CommittedOffset) -> bytes:
+    """The value of a committed offset, in the version that holds all it says."""
+    if committed.expire_timestamp != NO_EXPIRY:
+        version = EXPIRING_VERSION
+    else:
+        version = PLAIN_VERSION if committed.topic_id == ZERO_UUID else TOPIC_ID_VERSION
+    return encode_value(committed, version)
 
 
 def tombstone(group_id: str, topic: str, partition: int) -> StateRecord:
@@ -116,20 +110,20 @@ class Offsets:
         partition = (key.topic, key.partition)
         if value is None:
             self._remove(key.group, partition)
-            return
-        committed = CommittedOffset(
-            value.offset,
-            value.leader_epoch,
-            value.metadata,
-            value.commit_timestamp,
-            value.expire_timestamp,
-            value.topic_id,
-        )
-        if origin.producer_id == NO_PRODUCER_ID:
-            self._committed.setdefault(key.group, {})[partition] = committed
         else:
-            pending = self._pending.setdefault(origin.producer_id, {})
-            pending.setdefault(key.group, {})[partition] = committed
+            self.replay_commit(key.group, partition, value, origin.producer_id)
+
+    def replay_commit(
+        self, group_id: str, partition: TopicPartition, committed: CommittedOffset, producer_id: int
+    ) -> None:
+        if producer_id == NO_PRODUCER_ID:
+            groups = self._committed
+        else:
+            groups = self._pending.setdefault(producer_id, {})
+        offsets = groups.get(group_id)
+        if offsets is None:
+            offsets = groups[group_id] = {}
+        offsets[partition] = committed
 
     def _remove(self, group_id: str, partition: TopicPartition) -> None:
         _drop(self._committed, group_id, partition)
@@ -156,9 +150,9 @@ def _drop(
 
 
 def _is_expired(committed: CommittedOffset, group: Group, now_ms: int, retention_ms: int) -> bool:
-    if committed.expire_timestamp_ms != NO_EXPIRY:
-        return now_ms >= committed.expire_timestamp_ms
-    since = group.offsets_idle_since(committed.commit_timestamp_ms)
+    if committed.expire_timestamp != NO_EXPIRY:
+        return now_ms >= committed.expire_timestamp
+    since = group.offsets_idle_since(committed.commit_timestamp)
     return since is not None and now_ms - since >= retention_ms
 
 

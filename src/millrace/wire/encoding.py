@@ -154,6 +154,9 @@ class _Encoder(Source):
         if not tagged:
             self._no_tags()
             return
+        if len(tagged) == 1 and isinstance(tagged[0][1].type, Fixed):
+            self._lone_fixed_tag(struct, *tagged[0])
+            return
         self._flush()
         present = {name: self._presence(f"{struct}.{name}", field) for name, field in tagged}
         with self.block(f"if {' or '.join(present.values())}:"):
@@ -168,6 +171,19 @@ class _Encoder(Source):
             self.line(f"{self._out} += {section}")
         with self.block("else:"):
             self.line(f"{self._out}.append(0)")
+
+    def _lone_fixed_tag(self, struct: str, name: str, field: Field) -> None:
+        """Write the count of tags, the tag, its size and its value in one go."""
+        assert isinstance(field.type, Fixed)
+        assert field.tag is not None
+        value = f"{struct}.{name}"
+        with self.block(f"if {self._presence(value, field)}:"):
+            formats = [*self._formats, *"BBB", field.type.format]
+            values = [*self._values, "1", str(field.tag), str(field.type.size), value]
+            self.line(self._packing(formats, values))
+        with self.block("else:"):
+            self.line(self._packing([*self._formats, "x"], self._values))
+        self._formats, self._values = [], []
 
     def _presence(self, value: str, field: Field) -> str:
         """The condition under which a tagged field is written at all."""

@@ -327,11 +327,13 @@ def encode_record(
 def assemble(header: BatchHeader, payload: bytes) -> bytes:
     """A batch from a header and its (already compressed) records; length and CRC are computed."""
     checked = _CHECKED.pack(*header[5:]) + payload
-    length = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload)
-    return (
-        _UNCHECKED.pack(header.base_offset, length, header.leader_epoch, header.magic, crc32c(checked))
-        + checked
-    )
+    return _join(header.base_offset, header.leader_epoch, header.magic, checked)
+
+
+def _join(base_offset: int, leader_epoch: int, magic: int, checked: bytes) -> bytes:
+    """A batch from what its checksum covers."""
+    length = ATTRIBUTES_POSITION - LOG_OVERHEAD_BYTES + len(checked)
+    return _UNCHECKED.pack(base_offset, length, leader_epoch, magic, crc32c(checked)) + checked
 
 
 def build_batch(
@@ -346,27 +348,25 @@ def build_batch(
     attributes: int = 0,
 ) -> bytes:
     """A batch of records whose offsets ascend; `attributes` adds flag bits to the codec's."""
-    listed = list(records)
-    if not listed:
+    base_offset = base_timestamp = offset = max_timestamp = -1
+    encoded: list[bytes] = []
+    for offset, timestamp, key, value, headers in records:
+        if not encoded:
+            base_offset, base_timestamp, max_timestamp = offset, timestamp, timestamp
+        elif timestamp > max_timestamp:
+            max_timestamp = timestamp
+        encoded.append(encode_record(offset - base_offset, timestamp - base_timestamp, key, value, headers))
+    if not encoded:
         raise ValueError("a batch holds at least one record")
-    base_offset, base_timestamp = listed[0].offset, listed[0].timestamp
-    payload = b"".join(
-        encode_record(record.offset - base_offset, record.timestamp - base_timestamp, *record[2:])
-        for record in listed
+    checked = _CHECKED.pack(
+        attributes | codec,
+        offset - base_offset,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(encoded),
     )
-    header = BatchHeader(
-        base_offset=base_offset,
-        length=0,
-        leader_epoch=leader_epoch,
-        magic=MAGIC,
-        crc=0,
-        attributes=attributes | codec,
-        last_offset_delta=listed[-1].offset - base_offset,
-        base_timestamp=base_timestamp,
-        max_timestamp=max(record.timestamp for record in listed),
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        record_count=len(listed),
-    )
-    return assemble(header, compress(codec, payload, level))
+    payload = compress(codec, b"".join(encoded), level)
+    return _join(base_offset, leader_epoch, MAGIC, checked + payload)
