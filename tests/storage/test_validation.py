@@ -3,6 +3,7 @@
 import struct
 
 import pytest
+from crc32c import crc32c
 
 from millrace.config import LogConfig
 from millrace.errors import Error, KafkaError
@@ -15,7 +16,6 @@ from millrace.wire.records import (
     HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
     assemble,
-    crc32c,
     read_header,
 )
 
@@ -109,7 +109,7 @@ def test_a_compacted_topic_looks_into_compressed_batches(open_log, make_batch):
 def test_broken_records_are_found_where_they_are_looked_into(open_log, make_batch):
     batch = bytearray(make_batch())
     batch[HEADER_BYTES] = 0x7E
-    struct.pack_into(">I", batch, CRC_POSITION, crc32c(bytes(batch[ATTRIBUTES_POSITION:])))
+    struct.pack_into(">I", batch, CRC_POSITION, crc32c(batch[ATTRIBUTES_POSITION:]))
     log = open_log(LogConfig(cleanup_policy=("compact",)))
     assert refusal(log, batch).error is Error.INVALID_RECORD
 

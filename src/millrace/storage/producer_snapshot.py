@@ -5,9 +5,11 @@ import struct
 from collections.abc import Collection
 from pathlib import Path
 
+from crc32c import crc32c
+
 from millrace.disk import Disk
 from millrace.storage.producer_state import AppendedBatch, Producer, ProducerStates
-from millrace.wire.records import NO_SEQUENCE, advance_sequence, crc32c
+from millrace.wire.records import NO_SEQUENCE, advance_sequence
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +47,7 @@ def encode_snapshot(producers: ProducerStates) -> bytes:
             producer.coordinator_epoch,
             producer.current_transaction_first_offset,
         )
-    return _HEAD.pack(_VERSION, crc32c(bytes(body))) + bytes(body)
+    return _HEAD.pack(_VERSION, crc32c(body)) + bytes(body)
 
 
 def decode_snapshot(content: bytes) -> ProducerStates:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from crc32c import crc32c
+
 from millrace.clock import Clock
 from millrace.config import LogConfig
 from millrace.disk import Disk
@@ -33,7 +35,6 @@ from millrace.wire.records import (
     LOG_OVERHEAD_BYTES,
     MAGIC,
     CorruptBatch,
-    crc32c,
     read_header,
 )
 
@@ -338,7 +339,7 @@ class _Scan:
                     return "the file ends within a batch"
                 if header.base_offset < self.next_offset or last_offset > largest_offset:
                     return f"a batch starts at offset {header.base_offset} instead of {self.next_offset}"
-                if header.crc != crc32c(bytes(content[position + ATTRIBUTES_POSITION : position + size])):
+                if header.crc != crc32c(content[position + ATTRIBUTES_POSITION : position + size]):
                     return "the checksum of a batch does not match"
                 segment.account_for(size, last_offset, header.max_timestamp)
                 if header.attributes & CONTROL_BIT and self.first_marker_offset is None:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from crc32c import crc32c
+
 from millrace.config import LogConfig
 from millrace.errors import Error, KafkaError
 from millrace.storage.append_origin import AppendOrigin
@@ -29,7 +31,6 @@ from millrace.wire.records import (
     Buffer,
     RecordSpan,
     assemble,
-    crc32c,
     iterate_spans,
     payload_of,
 )
@@ -115,7 +116,7 @@ def check_header(
         )
     if origin in _BROKERS_OWN:
         return header
-    if crc32c(bytes(records[ATTRIBUTES_POSITION:])) != header.crc:
+    if crc32c(records[ATTRIBUTES_POSITION:]) != header.crc:
         raise KafkaError(
             Error.CORRUPT_MESSAGE,
             f"Record is corrupt (its crc is not {header.crc}) in topic partition {rules.partition}",

@@ -3,6 +3,8 @@
 import struct
 from typing import NamedTuple
 
+from crc32c import crc32c
+
 from millrace.wire.records import (
     ATTRIBUTES_POSITION,
     CONTROL_BIT,
@@ -12,7 +14,6 @@ from millrace.wire.records import (
     CorruptBatch,
     Record,
     build_batch,
-    crc32c,
     iterate_records,
 )
 
@@ -51,7 +52,7 @@ def build_end_marker(marker: EndMarker, producer_id: int, producer_epoch: int, t
     batch = bytearray(_COMMIT if marker.committed else _ABORT)
     _IDENTITY.pack_into(batch, _IDENTITY_POSITION, timestamp, timestamp, producer_id, producer_epoch)
     _COORDINATOR_EPOCH.pack_into(batch, _COORDINATOR_EPOCH_POSITION, marker.coordinator_epoch)
-    _CRC.pack_into(batch, CRC_POSITION, crc32c(bytes(batch[ATTRIBUTES_POSITION:])))
+    _CRC.pack_into(batch, CRC_POSITION, crc32c(batch[ATTRIBUTES_POSITION:]))
     return bytes(batch)
 
 

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-import google_crc32c
+from crc32c import crc32c
 
 from millrace.errors import Error, KafkaError
 from millrace.wire.compression import Codec, compress, decompress
@@ -37,8 +37,6 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 MAX_SEQUENCE = 2**31 - 1
-
-crc32c = google_crc32c.value
 
 
 class CorruptBatch(KafkaError):
@@ -154,7 +152,7 @@ def check_batch(buffer: Buffer) -> BatchHeader:
         raise CorruptBatch(f"Unsupported magic {header.magic}")
     if header.size != len(buffer):
         raise CorruptBatch(f"A batch that says {header.size} bytes has {len(buffer)}")
-    computed = crc32c(bytes(buffer[ATTRIBUTES_POSITION:]))
+    computed = crc32c(memoryview(buffer)[ATTRIBUTES_POSITION:])
     if header.crc != computed:
         raise CorruptBatch(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})")
     return header
