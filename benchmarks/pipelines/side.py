@@ -28,7 +28,7 @@ SLOTS = 8
 
 
 class Stock:
-    """PySpark as it comes, with the connector's jars and nothing else."""
+    """PySpark as it comes, with the connector's jars; only its progress bars are off."""
 
     def __init__(self, master: str = MASTER) -> None:
         from pyspark.sql import SparkSession
@@ -36,7 +36,8 @@ class Stock:
         # As in a virtual environment that is activated; otherwise workers run any `python3`.
         os.environ["PYSPARK_PYTHON"] = sys.executable
         found = ",".join(map(str, jars.spark_kafka_jars()))
-        self.spark = SparkSession.builder.master(master).config("spark.jars", found).getOrCreate()
+        quiet = {"spark.jars": found, "spark.ui.showConsoleProgress": "false"}
+        self.spark = SparkSession.builder.master(master).config(map=quiet).getOrCreate()
         self.spark.sparkContext.setLogLevel("OFF")
 
     @contextmanager

@@ -63,6 +63,37 @@ def test_a_job_runs_until_ctrl_c_and_shows_its_lag(run: Run, broker: Broker, job
     ]
 
 
+@pytest.mark.usefixtures("millrace_spark")
+def test_a_job_explains_itself_runs_once_and_over_history(
+    run: Run, broker: Broker, job: Path, topic: str
+) -> None:
+    for name in (topic, f"{topic}-loud", f"{topic}-again"):
+        run("topics", "--create", "--topic", name)
+    run("console-producer", "--topic", topic, input="a\nb\n")
+    checkpoints = job.parent / "checkpoints"
+
+    explained = run("run", job, "--explain", "--checkpoints", checkpoints).output
+    assert "mode       micro-batch: exactly-once delivery commits batches" in explained
+    assert "== Physical Plan ==" in explained
+    assert not checkpoints.exists()
+    assert not offsets.group_offsets(broker.bootstrap, f"{topic}-job", [topic])
+
+    for _ in range(2):
+        run("run", job, "--once", "--checkpoints", checkpoints)
+    assert read(run, f"{topic}-loud") == ["A", "B"]
+
+    again = run("run", job, "--from", "-1h", "--to", "now", "--output", f"{topic}-again")
+    assert "2 records" in again.output
+    assert read(run, f"{topic}-again") == ["A", "B"]
+    assert read(run, f"{topic}-loud") == ["A", "B"]
+
+
+def read(run: Run, topic: str) -> list[str]:
+    wanted = ["--from-beginning", "--timeout-ms", "2000", "--isolation-level", "read_committed"]
+    told = run("console-consumer", "--topic", topic, *wanted).output
+    return sorted(line for line in told.splitlines() if len(line) == 1)
+
+
 def test_a_job_that_is_not_there_is_told(run_alone: Run) -> None:
     result = run_alone("run", "nowhere.py")
     assert result.exit_code == 1

@@ -115,6 +115,7 @@ def command(
     from rich.console import Console
 
     from millrace.pipelines.pipeline import load
+    from millrace.pipelines.spark_session import is_running
 
     over_history = start is not None or end is not None
     if over_history and (once or explain):
@@ -128,6 +129,7 @@ def command(
     if name:
         chosen = [replace(chosen[0], name=name)]
     console = Console(stderr=True)
+    is_mine = not is_running()
     spark = _session(chosen, target.bootstrap, master, conf)
     try:
         if over_history:
@@ -135,7 +137,8 @@ def command(
         else:
             _run_streams(chosen, spark, target.bootstrap, checkpoints, outputs, once, explain, console)
     finally:
-        spark.stop()
+        if is_mine:
+            spark.stop()
     return None
 
 

@@ -87,8 +87,8 @@ class Summary:
 def moment(text: str, *, now: datetime | None = None) -> Start:
     """A point in a log as people write it.
 
-    `earliest`, `latest`, `2026-11-01`, `2026-11-01T12:30`, `2026-11-01T12:30:00+01:00`, `@1793923200000`
-    (milliseconds since 1970), or `-2h` before now (w, d, h, m, s; `-1d12h`). A time without a zone is this
+    `earliest`, `latest`, `now`, `2026-11-01`, `2026-11-01T12:30`, `2026-11-01T12:30:00+01:00`,
+    `@1793923200000` (milliseconds since 1970), or `-2h` before now (w, d, h, m, s; `-1d12h`). A time without a zone is this
     machine's.
     """
     text = text.strip()
@@ -96,6 +96,8 @@ def moment(text: str, *, now: datetime | None = None) -> Start:
         return "earliest"
     if text == "latest":
         return "latest"
+    if text == "now":
+        return now or datetime.now(UTC)
     if _DURATION.fullmatch(text):
         parts = {_UNITS[unit]: int(number) for number, unit in re.findall(r"(\d+)([wdhms])", text)}
         return (now or datetime.now(UTC)) - timedelta(**parts)
@@ -106,7 +108,7 @@ def moment(text: str, *, now: datetime | None = None) -> Start:
     except (ValueError, OverflowError, OSError):
         raise PipelineError(
             f"{text!r} is no point in time; write 2026-11-01, 2026-11-01T12:30, -2h, @1793923200000"
-            " (milliseconds), earliest or latest"
+            " (milliseconds), now, earliest or latest"
         ) from None
 
 

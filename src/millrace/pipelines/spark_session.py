@@ -51,8 +51,23 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+# Without its native library Hadoop forks a `chmod` for every file that it writes, and a checkpoint is many
+# small files: that takes longer than all else in a short batch. This file system sets permissions by itself.
+LOCAL_FILES_JAR = "hadoop-bare-naked-local-fs"
+LOCAL_FILES: Mapping[str, str] = {
+    "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+    # The one that goes through this file system; like Spark's usual one it writes aside and renames.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+
 # Settings that hold a list, to which a user's are added.
-JOINED: Mapping[str, str] = {"spark.jars": ",", "spark.driver.extraJavaOptions": " "}
+JOINED: Mapping[str, str] = {
+    "spark.jars": ",",
+    "spark.driver.extraJavaOptions": " ",
+    "spark.driver.extraClassPath": os.pathsep,
+}
 
 
 def session(
@@ -76,11 +91,12 @@ def session(
         return running
     require_java()
     master = master or local_master(slots)
-    ours = {"spark.app.name": app_name, **_defaults(master), "spark.jars": ",".join(_connector())}
+    ours = {"spark.app.name": app_name, **_defaults(master, _jars())}
     wanted = {**ours, **asked, "spark.master": master}
     for key, separator in JOINED.items():
         # Ours comes first: of two Java options of a name the later one counts.
-        wanted[key] = separator.join(filter(None, [ours[key], asked.get(key)]))
+        if joined := separator.join(filter(None, [ours.get(key), asked.get(key)])):
+            wanted[key] = joined
     _choose_python(master, asked)
 
     from py4j.protocol import Py4JJavaError
@@ -153,7 +169,7 @@ def _require_pyspark() -> None:
         raise PipelineError("pipelines run on PySpark, which is not installed: pip install 'millrace[spark]'")
 
 
-def _connector() -> list[str]:
+def _jars() -> list[str]:
     try:
         return list(map(str, jars.spark_kafka_jars()))
     except jars.JarsUnavailable as error:
@@ -197,11 +213,13 @@ def _local_slots(master: str) -> int:
     return (cores() if found[1] == "*" else int(found[1])) if found else 0
 
 
-def _defaults(master: str) -> dict[str, str]:
+def _defaults(master: str, jars: list[str]) -> dict[str, str]:
     log_settings = f'"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"'
-    wanted = {**SETTINGS, "spark.driver.extraJavaOptions": log_settings}
+    wanted = {**SETTINGS, "spark.jars": ",".join(jars), "spark.driver.extraJavaOptions": log_settings}
     if slots := _local_slots(master):
         wanted |= {
+            **LOCAL_FILES,
+            "spark.driver.extraClassPath": next(jar for jar in jars if LOCAL_FILES_JAR in jar),
             "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",

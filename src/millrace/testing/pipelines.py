@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import logging
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -69,17 +70,23 @@ class HasBootstrap(Protocol):
 
 @contextlib.contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    """A small session on this machine, as `millrace_spark` gives it: started here if there is none."""
-    from millrace.pipelines.spark_session import is_running, session
+    """A small session, as `millrace_spark` gives it: started here if there is none.
 
+    It is on this machine, unless MILLRACE_MASTER names another master.
+    """
+    from millrace.pipelines.spark_session import MASTER_VARIABLE, is_running, session
+
+    # Tests are over before code that is compiled better would pay.
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     settings = {
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "2",
-        # Tests are over before code that is compiled better would pay.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": quick,
+        "spark.executor.extraJavaOptions": quick,
     }
     is_mine = not is_running()
-    spark = session("tests", master="local[2]", settings=settings)
+    master = os.environ.get(MASTER_VARIABLE, "local[2]")
+    spark = session("tests", master=master, settings=settings)
     _quieten(spark)
     try:
         yield spark

@@ -18,7 +18,8 @@ from millrace.pipelines import topics
 from millrace.testing.apache_kafka import ApacheKafka
 from millrace.testing.standalone_spark import StandaloneSpark
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+ROOT = Path(__file__).parents[3]
+EXAMPLES = ROOT / "examples"
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
 # Two executors have to fit on a machine that runs other tests as well.
@@ -59,24 +60,6 @@ def produce(kafka: ApacheKafka, topic: str, values: Iterable[str]) -> None:
     assert producer.flush(30) == 0
 
 
-def test_word_count_runs_on_the_workers_and_counts_right(
-    cluster: StandaloneSpark, kafka: ApacheKafka, tmp_path: Path
-) -> None:
-    topics.ensure("sentences", kafka.bootstrap, partitions=2)
-    produce(kafka, "sentences", ["the cow jumped over the moon", "the moon"] * 50)
-    run = [*command("word_count.py", cluster, kafka, tmp_path), "--once"]
-    done = subprocess.run(run, env=environment(), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    counted = {
-        message.key().decode(): json.loads(message.value())["count"]
-        for message in topics.to_the_end("words", kafka.bootstrap)
-    }
-    assert counted == {"the": 150, "cow": 50, "jumped": 50, "over": 50, "moon": 100}
-    [application] = [one for one in cluster.state()["completedapps"] if one["name"] == "word-count"]
-    assert application["state"] == "FINISHED"
-    assert application["cores"] >= 1
-
-
 def test_a_lost_worker_neither_loses_nor_repeats_a_payment(
     cluster: StandaloneSpark, kafka: ApacheKafka, tmp_path: Path
 ) -> None:
@@ -86,6 +69,8 @@ def test_a_lost_worker_neither_loses_nor_repeats_a_payment(
         # Each is reported twice.
         produce(kafka, "payments", payments(range(200)) * 2)
         await_numbers(kafka, "payments-once", range(200), process)
+        [application] = cluster.state()["activeapps"]
+        assert (application["name"], application["cores"]) == ("payments-once", 2)
         produce(kafka, "payments", payments(range(150, 400)))
         cluster.kill_worker()
         try:
@@ -94,6 +79,23 @@ def test_a_lost_worker_neither_loses_nor_repeats_a_payment(
             cluster.add_worker()
     written = Counter(number(message) for message in topics.to_the_end("payments-once", kafka.bootstrap))
     assert written == Counter(range(400))
+
+
+@pytest.mark.timeout(600)
+def test_every_example_passes_its_own_test_there(cluster: StandaloneSpark, kafka: ApacheKafka) -> None:
+    tests = [path for path in ROOT.glob("tests/examples/test_*.py") if "run_pipeline" in path.read_text()]
+    assert len(tests) > 8
+    there = {"MILLRACE_MASTER": cluster.master, "EXAMPLES_BOOTSTRAP": kafka.bootstrap}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, sorted(tests))],
+        cwd=ROOT,
+        env=environment() | there,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "passed" in done.stdout and "skipped" not in done.stdout
 
 
 def payments(numbers: Iterable[int]) -> list[str]:
