@@ -40,6 +40,12 @@ def _members(protocol: str, partitions: int) -> Workload:
     )
 
 
+def _commits(name: str, how: str, *, connections: int) -> Workload:
+    bars = {"commits/s": at_least(1.0), "broker CPU µs/commit": at_most(1.0)}
+    parameters = {"commits": 100_000, "connections": connections}
+    return Workload(name, f"offset commits, pipelined {how}", "commits", parameters, "commits", 1, bars)
+
+
 def _transactions(name: str, title: str, **parameters: int) -> Workload:
     return Workload(
         name,
@@ -73,15 +79,8 @@ GROUP_WORKLOADS = (
             "list them, ms": None,
         },
     ),
-    Workload(
-        "commits",
-        "offset commits, pipelined over 32 connections",
-        "commits",
-        {"commits": 100_000, "connections": 32},
-        "commits",
-        1,
-        {"commits/s": at_least(1.0), "broker CPU µs/commit": at_most(1.0)},
-    ),
+    _commits("commits", "over one connection", connections=1),
+    _commits("commits-32", "over 32 connections", connections=32),
     Workload(
         "commit-latency",
         "offset commit latency, one at a time",

@@ -88,8 +88,8 @@ def moment(text: str, *, now: datetime | None = None) -> Start:
     """A point in a log as people write it.
 
     `earliest`, `latest`, `now`, `2026-11-01`, `2026-11-01T12:30`, `2026-11-01T12:30:00+01:00`,
-    `@1793923200000` (milliseconds since 1970), or `-2h` before now (w, d, h, m, s; `-1d12h`). A time without a zone is this
-    machine's.
+    `@1793923200000` (milliseconds since 1970), or `-2h` before now (w, d, h, m, s; `-1d12h`). A time
+    without a zone is this machine's.
     """
     text = text.strip()
     if text == "earliest":
