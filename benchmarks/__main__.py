@@ -87,7 +87,7 @@ def main(
     if page.RIVALS in names:
         from benchmarks.pipelines import rivals
 
-        _columns(page.RIVALS, lambda announce: rivals.run(announce, quick=quick), keep=kept)
+        _columns(page.RIVALS, lambda announce: rivals.run(announce, rounds=rounds, quick=quick), keep=kept)
     sys.exit(1 if missed else 0)
 
 

@@ -37,15 +37,19 @@ HEADINGS = {
 EXPLANATIONS = {
     COMPARISON: """\
 Both brokers run on this machine in one go, each started fresh with its own defaults (Apache Kafka: KRaft, one
-node, the heap and collector that `kafka-server-start.sh` sets). One of them is under load at a time; rounds
-alternate, the first two rounds of every load warm up and are not counted, figures are medians of the others.
+node, the heap and collector that `kafka-server-start.sh` sets). One of them is under load at a time, and the other
+is stopped meanwhile (SIGSTOP), since an idle JVM takes CPU time too; rounds alternate, the first two rounds of every
+load warm up and are not counted, figures are medians of the others.
 
 Loads run in a process of their own. Producing and consuming is librdkafka, called in batches. Requests of one
 record are prepared frames, pipelined over raw connections, since a client library would cost more than either
 broker. CPU is user and system time of the broker's process and its children; a GB is 10⁹ bytes of
 record values. Load and broker share the cores: a broker that needs less CPU leaves the client more, so
-throughput compares whole systems. Before a produce load, as much memory as it will take is touched: virtual
-machines pay for each page that they take from their host.""",
+throughput compares whole systems. Virtual machines pay for each page that they take from their host, so most of the
+memory is held during the comparison, and what is left is touched before each load that moves gigabytes.
+
+Latencies are mostly the machine's: librdkafka hands a record over to a thread of its own and back, and each of these
+steps, like each packet, wakes a virtual core that had gone to sleep.""",
     GROUPS: f"""\
 The same way of measuring, on brokers of their own. Both have `group.initial.rebalance.delay.ms` at 0, so that
 nobody waits for members who will not come; sessions end after {SESSION_TIMEOUT_MS} ms and members send
@@ -78,7 +82,7 @@ A native projection over a backlog of a million records of 100 B, written at lea
 more partitions on this machine, then four partitions on standalone clusters of one-core executor processes,
 which share this machine's cores with the broker.""",
     RIVALS: """\
-Word count over a backlog of 400,000 sentences of 8 words (10,000 words, the n-th comes up 1/n as often as the
+Word count over a backlog of 200,000 sentences of 8 words (10,000 words, the n-th comes up 1/n as often as the
 first), in four partitions of millrace's log. Each library has the job as is usual with it, in
 [a file of its own](../benchmarks/pipelines/rival_jobs), and its default settings. What differs: millrace
 (`examples/word_count.py`) takes the backlog as one batch on Spark and writes each word once, with its count;

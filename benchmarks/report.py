@@ -47,7 +47,7 @@ def number_text(value: float | None) -> str:
 
 
 def ratio_text(ratio: float | None) -> str:
-    return "" if ratio is None else f"{ratio:.2f}x"
+    return "" if ratio is None else f"{ratio:.2f}x" if ratio >= 0.02 else f"{ratio:.3f}x"
 
 
 def _right(*titles: str) -> list[Column]:

@@ -23,8 +23,7 @@ Announce = Callable[[str], None]
 Columns = dict[str, dict[str, float]]
 Commands = Callable[[str, Path, int], list[list[str]]]
 
-SENTENCES = 400_000
-ROUNDS = 3
+SENTENCES = 200_000
 # Bytewax has no default; Quix Streams commits as often.
 SNAPSHOT_SECONDS = "5"
 FAUST_SHARE = 1 / 40
@@ -93,10 +92,10 @@ class Void(Exception):
     """A job whose figures do not count; the message says why, in a line."""
 
 
-def run(announce: Announce, *, quick: bool = False) -> Columns:
+def run(announce: Announce, *, rounds: int, quick: bool = False) -> Columns:
     """Speed, CPU time and start-up of every subject, each in new processes on a new broker, taking turns."""
     count = SENTENCES // 10 if quick else SENTENCES
-    rounds = 1 if quick else ROUNDS
+    rounds = 1 if quick else rounds
     taken: dict[Subject, list[dict[str, float]]] = {subject: [] for subject in SUBJECTS}
     void: dict[Subject, str] = {}
     for number in range(rounds):

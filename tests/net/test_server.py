@@ -63,6 +63,17 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
+@pytest.mark.skipif(not hasattr(socket, "TCP_CONGESTION"), reason="this system has no such choice")
+async def test_clients_of_this_machine_are_not_paced() -> None:
+    async with serving(echo) as (server, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        await until(lambda: len(server.connections) == 1)
+        [connection] = server.connections
+        chosen = connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+        assert chosen.rstrip(b"\0") == b"reno"
+        writer.close()
+
+
 async def test_frames_are_answered_however_they_are_cut() -> None:
     payloads = [bytes([65 + n]) * (8 + n) for n in range(5)]
     stream = b"".join(map(frame, payloads))

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pyarrow.parquet
 import pytest
-from confluent_kafka import Consumer, Producer
+from click.testing import CliRunner
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from millrace.cli import main
 from millrace.pipelines import offsets
 from millrace.pipelines.declarative import find_project, run_project
 from millrace.pipelines.errors import PipelineError
@@ -56,7 +59,7 @@ def revenue(project: Path) -> dict[str, float]:
 
 
 @pytest.mark.timeout(300)
-def test_the_example_fills_its_tables_and_its_sink_and_goes_on_from_there(
+def test_the_example_fills_its_tables_and_its_sink_goes_on_from_there_and_begins_anew(
     project: Path,
 ) -> None:
     with Broker() as broker:
@@ -68,6 +71,16 @@ def test_the_example_fills_its_tables_and_its_sink_and_goes_on_from_there(
         assert revenue(project) == {"ada": 2010.0, "bob": 1005.0}
         assert offsets.group_offsets(broker.bootstrap, "orders.orders", ["orders"]) == {"orders": {0: 4}}
         assert large_orders(broker.bootstrap) == [("ada", 2000.0), ("bob", 1000.0)]
+
+        # Emptied and filled anew, the tables hold what the log holds by now.
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        for deleted in admin.delete_records([TopicPartition("orders", 0, 2)]).values():
+            deleted.result(10)
+        small = [part for name, value in SMALL.items() for part in ("--conf", f"{name}={value}")]
+        arguments = ["run", str(project), "--bootstrap-server", broker.bootstrap, *small]
+        done = CliRunner().invoke(main, [*arguments, "--full-refresh-all"])
+        assert done.exit_code == 0, done.output
+        assert revenue(project) == {"bob": 1005.0}
 
 
 @pytest.mark.timeout(300)
