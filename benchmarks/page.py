@@ -37,19 +37,19 @@ HEADINGS = {
 EXPLANATIONS = {
     COMPARISON: """\
 Both brokers run on this machine in one go, each started fresh with its own defaults (Apache Kafka: KRaft, one
-node, the heap and collector that `kafka-server-start.sh` sets). One of them is under load at a time, and the other
-is stopped meanwhile (SIGSTOP), since an idle JVM takes CPU time too; rounds alternate, the first two rounds of every
-load warm up and are not counted, figures are medians of the others.
+node, the heap and collector that `kafka-server-start.sh` sets). One of them is under load at a time, and the
+other is stopped meanwhile (SIGSTOP), since an idle JVM takes CPU time too; rounds alternate, the first two
+rounds of every load warm up and are not counted, figures are medians of the others.
 
 Loads run in a process of their own. Producing and consuming is librdkafka, called in batches. Requests of one
 record are prepared frames, pipelined over raw connections, since a client library would cost more than either
 broker. CPU is user and system time of the broker's process and its children; a GB is 10⁹ bytes of
 record values. Load and broker share the cores: a broker that needs less CPU leaves the client more, so
-throughput compares whole systems. Virtual machines pay for each page that they take from their host, so most of the
-memory is held during the comparison, and what is left is touched before each load that moves gigabytes.
+throughput compares whole systems. Virtual machines pay for each page that they take from their host, so most
+of the memory is held during the comparison, and what is left is touched before each load that moves much.
 
-Latencies are mostly the machine's: librdkafka hands a record over to a thread of its own and back, and each of these
-steps, like each packet, wakes a virtual core that had gone to sleep.""",
+Latencies are mostly the machine's: librdkafka hands a record over to a thread of its own and back, and each
+of these steps, like each packet, wakes a virtual core that had gone to sleep.""",
     GROUPS: f"""\
 The same way of measuring, on brokers of their own. Both have `group.initial.rebalance.delay.ms` at 0, so that
 nobody waits for members who will not come; sessions end after {SESSION_TIMEOUT_MS} ms and members send
