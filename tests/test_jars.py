@@ -125,6 +125,7 @@ def test_spark_connector_is_locked() -> None:
     names = {jar.artifact for jar in jars.locked_jars("spark-kafka")}
     assert names == {
         "commons-pool2",
+        "hadoop-bare-naked-local-fs",
         "kafka-clients",
         "spark-sql-kafka-0-10_2.13",
         "spark-token-provider-kafka-0-10_2.13",

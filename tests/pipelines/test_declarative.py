@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from millrace.cli import main
+from millrace.cli import millrace
 from millrace.pipelines import offsets
 from millrace.pipelines.declarative import find_project, run_project
 from millrace.pipelines.errors import PipelineError
@@ -78,7 +78,7 @@ def test_the_example_fills_its_tables_and_its_sink_goes_on_from_there_and_begins
             deleted.result(10)
         small = [part for name, value in SMALL.items() for part in ("--conf", f"{name}={value}")]
         arguments = ["run", str(project), "--bootstrap-server", broker.bootstrap, *small]
-        done = CliRunner().invoke(main, [*arguments, "--full-refresh-all"])
+        done = CliRunner().invoke(millrace, [*arguments, "--full-refresh-all"])
         assert done.exit_code == 0, done.output
         assert revenue(project) == {"bob": 1005.0}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +25,11 @@ from millrace.pipelines.log import LogTopic
 SECONDS = 30.0
 # A client's own log stays quiet about everything short of an emergency: errors come as exceptions.
 QUIET = {"log_level": 2}
+NO_LEADER_YET = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
 
 Offsets = dict[tuple[str, int], int]
 """Offsets by topic and partition."""
@@ -122,12 +128,21 @@ def end_offsets(bootstrap: str, topic: LogTopic) -> Offsets:
     """Where the next record of each of a topic's partitions will be."""
     consumer = _consumer(bootstrap)
     try:
-        return {
-            place: consumer.get_watermark_offsets(TopicPartition(*place), timeout=SECONDS)[1]
-            for place in _partitions(consumer, topic)
-        }
+        return {place: _end_offset(consumer, place) for place in _partitions(consumer, topic)}
     finally:
         consumer.close()
+
+
+def _end_offset(consumer: Consumer, place: tuple[str, int]) -> int:
+    """Where a partition ends; of a topic made just now, a real cluster may have to find the leader first."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(TopicPartition(*place), timeout=SECONDS)[1])
+        except KafkaException as error:
+            if error.args[0].code() not in NO_LEADER_YET or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
 
 
 def _consumer(bootstrap: str) -> Consumer:
