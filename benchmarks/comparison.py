@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from benchmarks import memory
 from benchmarks.brokers import BROKERS
 from benchmarks.figures import Figures
 from benchmarks.target import Target
@@ -18,8 +17,6 @@ from benchmarks.workloads import MEMORY_BARS, READY, READY_BARS, Suite, Workload
 IDLE_SECONDS = 3
 # The JVM is still compiling during the first.
 WARM_UP_ROUNDS = 2
-# Those that take so much memory that its cost shows.
-BULK_LOADS = ("produce", "consume")
 
 Announce = Callable[[str], None]
 
@@ -51,11 +48,7 @@ class Comparison:
         chosen = [workload for workload in self._suite.workloads if workload.name in self._names]
         if not chosen:
             return self.figures
-        with ExitStack() as stack:
-            if any(workload.load in BULK_LOADS for workload in chosen) and not self._quick:
-                self._announce("taking the memory that is free")
-                stack.enter_context(memory.held())
-            targets = stack.enter_context(self._running())
+        with self._running() as targets:
             if self._suite.starts_and_memory:
                 time.sleep(IDLE_SECONDS)
                 self._record_memory(targets, "idle, MB")

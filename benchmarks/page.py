@@ -45,8 +45,9 @@ Loads run in a process of their own. Producing and consuming is librdkafka, call
 record are prepared frames, pipelined over raw connections, since a client library would cost more than either
 broker. CPU is user and system time of the broker's process and its children; a GB is 10⁹ bytes of
 record values. Load and broker share the cores: a broker that needs less CPU leaves the client more, so
-throughput compares whole systems. Virtual machines pay for each page that they take from their host, so most
-of the memory is held during the comparison, and what is left is touched before each load that moves much.
+throughput compares whole systems. Records are produced in bursts of 100 MB, and before each as much memory as
+it takes is touched: virtual machines pay for each page that they take from their host. That does not always
+help, and a round that pays costs either broker up to 3 CPU s/GB more.
 
 Latencies are mostly the machine's: librdkafka hands a record over to a thread of its own and back, and each
 of these steps, like each packet, wakes a virtual core that had gone to sleep.""",

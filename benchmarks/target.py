@@ -14,7 +14,7 @@ from benchmarks.usage import cpu_seconds, family
 
 @dataclass(slots=True)
 class Spent:
-    """What one measured stretch cost."""
+    """What the measured stretches of a load cost."""
 
     seconds: float = 0.0
     broker_cpu_seconds: float = 0.0
@@ -28,13 +28,13 @@ class Target:
     pid: int
 
     @contextmanager
-    def measured(self) -> Iterator[Spent]:
-        """Clock the enclosed work and the broker's CPU time during it."""
-        spent = Spent()
+    def measured(self, spent: Spent | None = None) -> Iterator[Spent]:
+        """Clock the enclosed work and the broker's CPU time during it, adding to what was `spent` before."""
+        spent = spent or Spent()
         cpu, started = cpu_seconds(self.pid), time.perf_counter()
         yield spent
-        spent.seconds = time.perf_counter() - started
-        spent.broker_cpu_seconds = cpu_seconds(self.pid) - cpu
+        spent.seconds += time.perf_counter() - started
+        spent.broker_cpu_seconds += cpu_seconds(self.pid) - cpu
 
     @contextmanager
     def paused(self) -> Iterator[None]:

@@ -6,11 +6,12 @@ from benchmarks import memory
 from benchmarks.librdkafka import BatchConsumer, Settings
 from benchmarks.target import Target
 
+QUEUE_KBYTES = 262_144
 # Fetch well ahead of the application, as a consumer that is catching up should.
 SETTINGS: Settings = {
     "group.id": "benchmark",
     "queued.min.messages": 1_000_000,
-    "queued.max.messages.kbytes": 262_144,
+    "queued.max.messages.kbytes": QUEUE_KBYTES,
     "fetch.message.max.bytes": 4_194_304,
 }
 PATIENCE_SECONDS = 120
@@ -21,7 +22,7 @@ def throughput(target: Target, *, topic: str, records: int, record_bytes: int) -
     partitions = target.partitions(topic)
     consumer = BatchConsumer(topic, {**SETTINGS, "bootstrap.servers": target.bootstrap})
     received, deadline = 0, time.monotonic() + PATIENCE_SECONDS
-    memory.warm()
+    memory.warm(2 * QUEUE_KBYTES * 1024)
     with target.measured() as spent:
         consumer.start(partitions)
         while received < records:
