@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 from benchmarks.brokers import BROKERS
 from benchmarks.figures import Figures
+from benchmarks.memory import full_page_cache
 from benchmarks.target import Target
 from benchmarks.usage import resident_bytes
 from benchmarks.workloads import MEMORY_BARS, READY, READY_BARS, Suite, Workload
@@ -48,11 +49,13 @@ class Comparison:
         chosen = [workload for workload in self._suite.workloads if workload.name in self._names]
         if not chosen:
             return self.figures
-        with self._running() as targets:
+        self._announce("filling the page cache")
+        with full_page_cache() as fill_up, self._running() as targets:
             if self._suite.starts_and_memory:
                 time.sleep(IDLE_SECONDS)
                 self._record_memory(targets, "idle, MB")
             for workload in chosen:
+                fill_up()
                 self._compare(workload, targets)
             if self._suite.starts_and_memory:
                 self._record_memory(targets, "after the load, MB")

@@ -45,12 +45,14 @@ Loads run in a process of their own. Producing and consuming is librdkafka, call
 record are prepared frames, pipelined over raw connections, since a client library would cost more than either
 broker. CPU is user and system time of the broker's process and its children; a GB is 10⁹ bytes of
 record values. Load and broker share the cores: a broker that needs less CPU leaves the client more, so
-throughput compares whole systems. Records are produced in bursts of 100 MB, and before each as much memory as
-it takes is touched: virtual machines pay for each page that they take from their host. That does not always
-help, and a round that pays costs either broker up to 3 CPU s/GB more.
+throughput compares whole systems. Virtual machines give free memory back to their host and pay for each page
+that they take again, on this one up to 4 CPU s/GB, more than either broker spends on the bytes. So the page
+cache is filled before, as it is on a machine that has served for a while, and records are produced in bursts
+of 100 MB, before each of which as much memory as it takes is touched.
 
 Latencies are mostly the machine's: librdkafka hands a record over to a thread of its own and back, and each
-of these steps, like each packet, wakes a virtual core that had gone to sleep.""",
+of these steps, like each packet, wakes a virtual core that had gone to sleep. While requests follow closely,
+millrace looks out for the next one before it sleeps (`millrace.busy.poll.us`), which counts as CPU time.""",
     GROUPS: f"""\
 The same way of measuring, on brokers of their own. Both have `group.initial.rebalance.delay.ms` at 0, so that
 nobody waits for members who will not come; sessions end after {SESSION_TIMEOUT_MS} ms and members send

@@ -9,12 +9,10 @@ import uvloop
 from benchmarks import classic_member, pipeline, raw
 from benchmarks.classic_member import ClassicMember
 from benchmarks.group_settings import new_group
-from benchmarks.percentiles import percentile
+from benchmarks.latency import measure_latency
 from benchmarks.pipeline import BLOCK, Pipeline
 from benchmarks.target import Target
 from benchmarks.wire_client import WireClient, await_coordinators
-
-WARM_UP = 300
 
 
 def throughput(target: Target, *, topic: str, commits: int, connections: int) -> dict[str, float]:
@@ -42,19 +40,23 @@ def latency(target: Target, *, topic: str, samples: int) -> dict[str, float]:
     """One commit at a time."""
     members = uvloop.run(_join(target, topic, 1))
     ((group, member),) = members.items()
-    milliseconds = []
     with raw.connect(target.bootstrap) as connection:
-        for number in range(WARM_UP + samples):
-            frame = raw.offset_commit_frame(group, member.member_id, member.generation, topic, 0, number)
+        committed = 0
+
+        def one_commit() -> float:
+            nonlocal committed
+            committed += 1
+            frame = raw.offset_commit_frame(group, member.member_id, member.generation, topic, 0, committed)
             started = time.perf_counter_ns()
             connection.sendall(frame)
             answer = raw.read_frame(connection)
             ended = time.perf_counter_ns()
             raw.check_offset_commit(answer)
-            if number >= WARM_UP:
-                milliseconds.append((ended - started) / 1e6)
+            return (ended - started) / 1e6
+
+        figures = measure_latency(target, one_commit, samples)
     uvloop.run(_leave(target, members))
-    return {"p50 ms": percentile(milliseconds, 50), "p99 ms": percentile(milliseconds, 99)}
+    return figures
 
 
 async def _join(target: Target, topic: str, count: int) -> dict[str, ClassicMember]:

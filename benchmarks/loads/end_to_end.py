@@ -4,10 +4,8 @@ import time
 
 from confluent_kafka import Producer, TopicPartition
 
-from benchmarks.percentiles import percentile
+from benchmarks.latency import measure_latency
 from benchmarks.target import Target
-
-WARM_UP = 300
 
 
 def latency(target: Target, *, topic: str, samples: int, record_bytes: int) -> dict[str, float]:
@@ -16,17 +14,22 @@ def latency(target: Target, *, topic: str, samples: int, record_bytes: int) -> d
     consumer = target.consumer()
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
     consumer.assign([TopicPartition(topic, 0, end)])
-    milliseconds: list[float] = []
-    for number in range(WARM_UP + samples):
-        value = number.to_bytes(record_bytes, "big")
+    sent = 0
+
+    def one_record() -> float:
+        nonlocal sent
+        sent += 1
+        value = sent.to_bytes(record_bytes, "big")
         sent_at = time.perf_counter_ns()
         producer.produce(topic, value, partition=0)
         message = consumer.poll(10)
         received_at = time.perf_counter_ns()
         if message is None or message.error() or message.value() != value:
-            raise RuntimeError(f"record {number} did not come back: {message and message.error()}")
+            raise RuntimeError(f"record {sent} did not come back: {message and message.error()}")
         producer.poll(0)
-        if number >= WARM_UP:
-            milliseconds.append((received_at - sent_at) / 1e6)
+        return (received_at - sent_at) / 1e6
+
+    figures = measure_latency(target, one_record, samples)
+    producer.flush(10)
     consumer.close()
-    return {"p50 ms": percentile(milliseconds, 50), "p99 ms": percentile(milliseconds, 99)}
+    return figures

@@ -4,10 +4,8 @@ import time
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from benchmarks.percentiles import percentile
+from benchmarks.latency import measure_latency
 from benchmarks.target import Target
-
-WARM_UP = 300
 
 
 def acknowledgement_latency(
@@ -23,12 +21,12 @@ def acknowledgement_latency(
             raise RuntimeError(str(error))
         acknowledged_at.append(time.perf_counter_ns())
 
-    milliseconds: list[float] = []
-    for number in range(WARM_UP + samples):
+    def one_record() -> float:
         sent_at = time.perf_counter_ns()
+        number = len(acknowledged_at)
         producer.produce(topic, value, partition=0, on_delivery=delivered)
         while len(acknowledged_at) <= number:
             producer.poll(10)
-        if number >= WARM_UP:
-            milliseconds.append((acknowledged_at[number] - sent_at) / 1e6)
-    return {"p50 ms": percentile(milliseconds, 50), "p99 ms": percentile(milliseconds, 99)}
+        return (acknowledged_at[number] - sent_at) / 1e6
+
+    return measure_latency(target, one_record, samples)

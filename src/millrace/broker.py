@@ -124,6 +124,7 @@ class Broker:
             max_bytes_in_flight=self.config.queued_max_request_bytes,
             max_connections=self.config.max_connections,
             max_idle_seconds=self.config.connections_max_idle_ms / 1000,
+            busy_poll_seconds=self.config.millrace_busy_poll_us / 1e6,
         )
         for listener in self.config.listeners:
             try:

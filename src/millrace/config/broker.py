@@ -115,6 +115,12 @@ class BrokerConfig:
     max_request_partition_size_limit: int = integer(
         2000, "Most partitions that one DescribeTopicPartitions response carries.", at_least=1
     )
+    millrace_busy_poll_us: int = integer(
+        200,
+        "While requests follow closely, look for the next one this long before sleeping; 0 always sleeps.",
+        at_least=0,
+        at_most=10_000,
+    )
     num_partitions: int = integer(
         1, "Partitions of a topic that is created without saying how many.", at_least=1
     )

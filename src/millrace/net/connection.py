@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Protocol, TypeAlias
 
 from millrace.net.buffers import FrameBuffers
+from millrace.net.busy_polling import BusyPolling
 from millrace.net.deferred import Deferred
 
 logger = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ class Connection:
         "_backlog",
         "_blocked",
         "_buffers",
+        "_busy_polling",
         "_dispatch",
         "_fd",
         "_filled",
@@ -98,6 +100,7 @@ class Connection:
         *,
         loop: asyncio.AbstractEventLoop,
         buffers: FrameBuffers,
+        busy_polling: BusyPolling,
         max_frame_bytes: int,
         on_close: Callable[[Connection], None],
     ) -> None:
@@ -105,6 +108,7 @@ class Connection:
         self._fd = sock.fileno()
         self._loop = loop
         self._buffers = buffers
+        self._busy_polling = busy_polling
         self._max_frame_bytes = max_frame_bytes
         self._on_close = on_close
         self._dispatch: Dispatch
@@ -190,6 +194,9 @@ class Connection:
         received = self._receive_into(scratch[kept:end])
         self._backlog = b""
         self._take_frames(scratch[: kept + received])
+        if self._partial is None:
+            # Whoever sends frames so large that they come in parts has other cares than a moment's delay.
+            self._busy_polling.handled()
 
     def _take_frames(self, data: memoryview) -> None:
         """Handle every whole frame in `data` and keep the rest for later."""

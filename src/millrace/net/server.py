@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from millrace.net.buffers import FrameBuffers
+from millrace.net.busy_polling import BusyPolling
 from millrace.net.connection import Connection, Dispatch
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class Server:
         max_bytes_in_flight: int,
         max_connections: int,
         max_idle_seconds: float,
+        busy_poll_seconds: float = 0.0,
     ) -> None:
         self._new_client = new_client
         self._loop = loop
@@ -47,6 +49,7 @@ class Server:
         self._max_connections = max_connections
         self._max_idle_seconds = max_idle_seconds
         self._buffers = FrameBuffers(max_bytes_in_flight)
+        self._busy_polling = BusyPolling(loop, busy_poll_seconds)
         self._listening: list[socket.socket] = []
         self._sweep: asyncio.TimerHandle | None = None
         self.connections: set[Connection] = set()
@@ -122,6 +125,7 @@ class Server:
             f"{host}:{address[1]}",
             loop=self._loop,
             buffers=self._buffers,
+            busy_polling=self._busy_polling,
             max_frame_bytes=self._max_frame_bytes,
             on_close=self.connections.discard,
         )
