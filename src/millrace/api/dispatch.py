@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -145,7 +144,7 @@ def error_response(handler: Handler, error: BaseException) -> Any:
         logger.error("a bug: %s failed", handler.request.__name__, exc_info=error)
         code, message = Error.UNKNOWN_SERVER_ERROR, "the broker failed to handle the request; see its log"
     response = handler.request.response()
-    names = {field.name for field in dataclasses.fields(response)}
+    names = response.wire_fields
     if "error_code" not in names:
         raise CloseConnection(f"{handler.request.__name__} failed: {code.name} {message or ''}")
     response.error_code = code

@@ -7,7 +7,7 @@ One class stands for all versions of a message. A declaration reads
         topic_id: bytes = uuid("13+")
         partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
-and gives a slotted dataclass whose fields all have Kafka's defaults.
+and gives a slotted class whose fields all have Kafka's defaults.
 """
 
 import base64
@@ -113,14 +113,6 @@ class Field:
     tag: int | None
     default: object
 
-    def for_dataclass(self) -> Any:
-        """The dataclass field with this field's default."""
-        if self.default == ():
-            return dataclasses.field(default_factory=list)
-        if isinstance(self.default, Declaration):
-            return dataclasses.field(default_factory=self.default)
-        return dataclasses.field(default=self.default)
-
 
 int8 = Fixed("b", 1)
 int16 = Fixed("h", 2)
@@ -154,31 +146,44 @@ def nested(
 
 @dataclass_transform()
 class Declaration(type):
-    """Turns a class body of declared fields into a slotted dataclass."""
+    """Turns a class body of declared fields into a slotted class with an `__init__` of them.
+
+    As a dataclass would be, without what makes hundreds of those slow to import.
+    """
 
     wire_fields: dict[str, Field]
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **facts: object
     ) -> "Declaration":
-        # Slotting a dataclass makes its class a second time; by then the fields have been seen to.
-        if "__slots__" in namespace:
-            return super().__new__(mcs, name, bases, namespace)
         fields = {key: value for key, value in namespace.items() if isinstance(value, Field)}
-        body = namespace | {key: field.for_dataclass() for key, field in fields.items()}
-        body.setdefault("__doc__", f"{name}, as the Kafka protocol defines it.")
+        body = {key: value for key, value in namespace.items() if key not in fields}
+        body["__slots__"] = tuple(fields)
+        body["__init__"] = _initializer(fields)
         cls = super().__new__(mcs, name, bases, body)
         cls.wire_fields = fields
-        # There are hundreds of these classes: what need not be generated for each is inherited from Struct,
-        # and a docstring keeps dataclass from working one out. That more than halves the time to import them.
-        slotted: Any = dataclasses.dataclass(slots=True, repr=False, eq=False)
-        declared: Declaration = slotted(cls)
-        return declared
+        return cls
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **facts: Any) -> None:
         super().__init__(name, bases, namespace)
         if facts:
             _describe(cls, **facts)
+
+
+def _initializer(fields: dict[str, Field]) -> Any:
+    """The `__init__` that takes all fields and has a default for each, lists and structs new every time."""
+    defaults: dict[str, object] = {"NEW": object()}
+    parameters, lines = ["self"], ["pass"]
+    for name, field in fields.items():
+        new = "[]" if field.default == () else ""
+        if isinstance(field.default, Declaration):
+            new = f"new_{name}()"
+            defaults[f"new_{name}"] = field.default
+        defaults[f"default_{name}"] = field.default
+        parameters.append(f"{name}=NEW" if new else f"{name}=default_{name}")
+        lines.append(f"self.{name} = {new} if {name} is NEW else {name}" if new else f"self.{name} = {name}")
+    exec(f"def __init__({', '.join(parameters)}):\n " + "\n ".join(lines), defaults)
+    return defaults["__init__"]
 
 
 def _describe(
@@ -208,8 +213,6 @@ def _describe(
 class Struct(metaclass=Declaration):
     """A group of fields."""
 
-    __slots__ = ()
-
     def __repr__(self) -> str:
         fields = (f"{name}={getattr(self, name)!r}" for name in type(self).wire_fields)
         return f"{type(self).__name__}({', '.join(fields)})"
@@ -225,16 +228,12 @@ class Struct(metaclass=Declaration):
 class Message(Struct):
     """A struct that stands alone and therefore has versions of its own."""
 
-    __slots__ = ()
-
     versions: ClassVar[range]
     flexible_from: ClassVar[int]
 
 
 class Request(Message):
     """What a client asks for; `key` names the API."""
-
-    __slots__ = ()
 
     api_key: ClassVar[int]
     response: ClassVar["type[Response]"]
@@ -244,14 +243,10 @@ class Request(Message):
 class Response(Message):
     """The answer `to` a request, in the same versions."""
 
-    __slots__ = ()
-
     request: ClassVar[type[Request]]
 
 
 class RecordKey(Message):
     """The key of a record in an internal topic; `record_type` says of which kind."""
-
-    __slots__ = ()
 
     record_type: ClassVar[int]
