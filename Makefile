@@ -24,7 +24,7 @@ check: setup
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 demo: setup
 	@$(BIN)/python -m examples.demo

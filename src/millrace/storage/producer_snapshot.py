@@ -5,10 +5,9 @@ import struct
 from collections.abc import Collection
 from pathlib import Path
 
-from crc32c import crc32c
-
 from millrace.disk import Disk
 from millrace.storage.producer_state import AppendedBatch, Producer, ProducerStates
+from millrace.wire.checksum import crc32c
 from millrace.wire.records import NO_SEQUENCE, advance_sequence
 
 logger = logging.getLogger(__name__)

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from millrace.clock import Clock
 from millrace.config import LogConfig
 from millrace.disk import Disk
@@ -27,6 +25,7 @@ from millrace.storage.segment import (
     Segment,
 )
 from millrace.storage.transaction_index import AbortedTransaction
+from millrace.wire.checksum import crc32c
 from millrace.wire.control_batch import read_end_marker
 from millrace.wire.records import (
     ATTRIBUTES_POSITION,

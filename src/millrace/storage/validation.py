@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from millrace.config import LogConfig
 from millrace.errors import Error, KafkaError
 from millrace.storage.append_origin import AppendOrigin
+from millrace.wire.checksum import crc32c
 from millrace.wire.compression import CODECS_BY_NAME, Codec, compress
 from millrace.wire.records import (
     ATTRIBUTES_POSITION,

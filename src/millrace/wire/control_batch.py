@@ -3,8 +3,7 @@
 import struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from millrace.wire.checksum import crc32c
 from millrace.wire.records import (
     ATTRIBUTES_POSITION,
     CONTROL_BIT,

@@ -4,9 +4,8 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
 from millrace.errors import Error, KafkaError
+from millrace.wire.checksum import crc32c
 from millrace.wire.compression import Codec, compress, decompress
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
