@@ -40,10 +40,15 @@ def _members(protocol: str, partitions: int) -> Workload:
     )
 
 
-def _commits(name: str, how: str, *, connections: int) -> Workload:
+def _commits(name: str, title: str, *, connections: int, block: int, blocks_on_the_way: int) -> Workload:
     bars = {"commits/s": at_least(1.0), "broker CPU µs/commit": at_most(1.0)}
-    parameters = {"commits": 100_000, "connections": connections}
-    return Workload(name, f"offset commits, pipelined {how}", "commits", parameters, "commits", 1, bars)
+    parameters = {
+        "commits": 100_000,
+        "connections": connections,
+        "block": block,
+        "blocks_on_the_way": blocks_on_the_way,
+    }
+    return Workload(name, f"offset commits, {title}", "commits", parameters, "commits", 1, bars)
 
 
 def _transactions(name: str, title: str, **parameters: int) -> Workload:
@@ -79,8 +84,15 @@ GROUP_WORKLOADS = (
             "list them, ms": None,
         },
     ),
-    _commits("commits", "over one connection", connections=1),
-    _commits("commits-32", "over 32 connections", connections=32),
+    _commits(
+        "commits-closed",
+        "32 members with one under way each",
+        connections=32,
+        block=1,
+        blocks_on_the_way=1,
+    ),
+    _commits("commits", "pipelined over one connection", connections=1, block=64, blocks_on_the_way=2),
+    _commits("commits-32", "pipelined over 32 connections", connections=32, block=64, blocks_on_the_way=2),
     Workload(
         "commit-latency",
         "offset commit latency, one at a time",

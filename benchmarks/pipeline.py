@@ -1,6 +1,6 @@
 """Prepared requests over raw connections that are never without requests under way.
 
-A connection sends a block of frames with one write, keeps two blocks on their way, and counts the answers by
+A connection sends a block of frames with one write, keeps some blocks on their way, and counts the answers by
 their bytes (they are all of one size), checking every error code.
 """
 
@@ -19,11 +19,13 @@ class Pipeline:
 
     connection: socket.socket
     blocks: Iterator[bytes]
-    """Each holds as many frames as BLOCK says."""
+    """Each holds as many frames as `block` says."""
     requests_to_answer: int
     answer_bytes: int
     error_position: int
     """Where an answer's error code stands, counted from its length prefix."""
+    block: int = BLOCK
+    blocks_on_the_way: int = BLOCKS_ON_THE_WAY
     _received: bytearray = field(default_factory=bytearray)
 
     def send_block(self) -> None:
@@ -37,11 +39,11 @@ class Pipeline:
         if not chunk:
             raise ConnectionError("the broker closed a connection")
         self._received += chunk
-        block_bytes = self.answer_bytes * BLOCK
+        block_bytes = self.answer_bytes * self.block
         while len(self._received) >= block_bytes:
             self._check_errors(block_bytes)
             del self._received[:block_bytes]
-            self.requests_to_answer -= BLOCK
+            self.requests_to_answer -= self.block
             self.send_block()
 
     def _check_errors(self, block_bytes: int) -> None:
@@ -55,7 +57,7 @@ def run(pipelines: list[Pipeline]) -> None:
     with selectors.DefaultSelector() as selector:
         for pipeline in pipelines:
             selector.register(pipeline.connection, selectors.EVENT_READ, pipeline)
-            for _ in range(BLOCKS_ON_THE_WAY):
+            for _ in range(pipeline.blocks_on_the_way):
                 pipeline.send_block()
         waiting = len(pipelines)
         while waiting:

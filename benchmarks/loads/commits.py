@@ -10,26 +10,36 @@ from benchmarks import classic_member, pipeline, raw
 from benchmarks.classic_member import ClassicMember
 from benchmarks.group_settings import new_group
 from benchmarks.latency import measure_latency
-from benchmarks.pipeline import BLOCK, Pipeline
+from benchmarks.pipeline import BLOCK, BLOCKS_ON_THE_WAY, Pipeline
 from benchmarks.target import Target
 from benchmarks.wire_client import WireClient, await_coordinators
 
 
-def throughput(target: Target, *, topic: str, commits: int, connections: int) -> dict[str, float]:
-    """Commits of one partition, pipelined over connections, each for a group of its own."""
-    blocks = commits // (connections * BLOCK)
+def throughput(
+    target: Target, *, topic: str, commits: int, connections: int, block: int, blocks_on_the_way: int
+) -> dict[str, float]:
+    """Commits of one partition over connections, each for a group of its own."""
+    blocks = commits // (connections * block)
     members = uvloop.run(_join(target, topic, connections))
     frames = [
         raw.offset_commit_frame(group, member.member_id, member.generation, topic, 0, 1)
         for group, member in members.items()
     ]
     pipelines = [
-        commit_pipeline(target, frame, repeat(frame * BLOCK, blocks), blocks * BLOCK) for frame in frames
+        commit_pipeline(
+            target,
+            frame,
+            repeat(frame * block, blocks),
+            blocks * block,
+            block=block,
+            blocks_on_the_way=blocks_on_the_way,
+        )
+        for frame in frames
     ]
     with target.measured() as spent:
         pipeline.run(pipelines)
     uvloop.run(_leave(target, members))
-    answered = connections * blocks * BLOCK
+    answered = connections * blocks * block
     return {
         "commits/s": answered / spent.seconds,
         "broker CPU µs/commit": spent.broker_cpu_seconds / answered * 1e6,
@@ -79,11 +89,27 @@ async def _leave(target: Target, members: dict[str, ClassicMember]) -> None:
     client.close()
 
 
-def commit_pipeline(target: Target, first: bytes, blocks: Iterator[bytes], commits: int) -> Pipeline:
+def commit_pipeline(
+    target: Target,
+    first: bytes,
+    blocks: Iterator[bytes],
+    commits: int,
+    *,
+    block: int = BLOCK,
+    blocks_on_the_way: int = BLOCKS_ON_THE_WAY,
+) -> Pipeline:
     """A connection for commits of the size of the first, which is answered when this returns."""
     connection = raw.connect(target.bootstrap)
     connection.sendall(first)
     answer = raw.read_frame(connection)
     raw.check_offset_commit(answer)
     answer_bytes = 4 + len(answer)
-    return Pipeline(connection, blocks, commits, answer_bytes, error_position=answer_bytes - 2)
+    return Pipeline(
+        connection,
+        blocks,
+        commits,
+        answer_bytes,
+        error_position=answer_bytes - 2,
+        block=block,
+        blocks_on_the_way=blocks_on_the_way,
+    )

@@ -29,7 +29,7 @@ SIZE = struct.Struct(">i")
 SENDFILE_CALLS_PER_TURN = 4
 BUFFERS_PER_SEND = 64
 # However many requests of a client wait, others get their turn after so many pieces of replies, or so long.
-PIECES_PER_TURN = 16
+PIECES_PER_TURN = 64
 SECONDS_PER_TURN = 0.002
 # What is read at once while memory is short: enough for any request but those with records.
 SCARCE_READ_BYTES = 16 * 1024
