@@ -41,6 +41,11 @@ class Workload:
     prefilled: bool = False
     """The load reads what was written before the first round."""
 
+    @property
+    def is_bulk(self) -> bool:
+        """Whether it takes so many pages that where they come from matters."""
+        return self.scaled == "records"
+
     def sized(self, *, quick: bool) -> dict[str, object]:
         parameters = dict(self.parameters)
         if quick:

@@ -30,6 +30,7 @@ from millrace.net.connection import Connection, Dispatch
 from millrace.net.server import Server
 from millrace.replication.partitions import Partitions
 from millrace.replication.upkeep import Upkeep
+from millrace.replication.waiting import Woken
 from millrace.storage.cleaner import Cleaner
 from millrace.storage.log_dir import LogDir, LogDirInUse
 from millrace.txn.producer_ids import ProducerIds
@@ -64,6 +65,7 @@ class Broker:
         self.cluster: LocalCluster
         self._producer_ids: ProducerIds
         self._fetch_sessions: FetchSessions
+        self._woken: Woken
         self._upkeep: Upkeep
         self._cleaner: Cleaner
         self._timers: LoopTimers
@@ -153,6 +155,7 @@ class Broker:
             if isinstance(error, OSError) and error.errno is not None:
                 raise StartupError(_data_dir_trouble(str(log_dirs[0].path), error)) from error
             raise StartupError(str(error)) from error
+        self._woken = Woken(self._loop)
         self._fetch_sessions = FetchSessions(
             self.config.max_incremental_fetch_session_cache_slots, FETCH_SESSION_EVICTION_MS, self._clock
         )
@@ -240,6 +243,7 @@ class Broker:
             partitions=self.partitions,
             producer_ids=self._producer_ids,
             fetch_sessions=self._fetch_sessions,
+            woken=self._woken,
             groups=self._groups,
             transactions=self._transactions,
             clock=self._clock,

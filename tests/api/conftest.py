@@ -17,6 +17,7 @@ from millrace.config import Listener
 from millrace.coordinator.timers import LoopTimers
 from millrace.errors import KafkaError
 from millrace.groups.coordinator import Groups
+from millrace.replication.waiting import Woken
 from millrace.txn.producer_ids import ProducerIds
 from millrace.txn.transactions import Transactions
 
@@ -54,6 +55,7 @@ def new_context(node: Node, properties: dict[str, str] | None = None) -> Context
         partitions=cluster.partitions,
         producer_ids=producer_ids,
         fetch_sessions=FetchSessions(10, 1000, clock),
+        woken=Woken(loop),
         groups=Groups(
             topics=cluster,
             partitions=cluster.partitions,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from millrace.api import fetch
+from millrace.api import fetch, produce
 from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.net.deferred import Deferred
@@ -15,6 +15,7 @@ from millrace.wire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from millrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from millrace.wire.records import iterate_batches, iterate_records
 
 from ..records import batch
@@ -157,6 +158,17 @@ def test_an_append_answers_a_waiting_fetch(ctx: Context) -> None:
     (answer,) = waiting.turn()
     assert [values(data) for data in answer.responses[0].partitions] == [[], [b"news"]]
     assert not ctx.partitions.get("orders", 0).parked
+
+
+def test_a_producer_answers_one_waiting_fetch_before_it_is_answered_itself(ctx: Context) -> None:
+    first, second = (Waiting(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=1)) for _ in range(2))
+    news = PartitionProduceData(index=0, records=memoryview(batch(b"news")))
+    request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="orders", partition_data=[news])])
+    produce.handle(ctx, request)
+    assert sorted(len(waiting.answers) for waiting in (first, second)) == [0, 1]
+    for waiting in (first, second):
+        (answer,) = waiting.turn()
+        assert values(only(answer)) == [b"news"]
 
 
 def test_a_waiting_fetch_is_answered_only_when_min_bytes_have_come(ctx: Context) -> None:

@@ -9,7 +9,7 @@ import pytest
 from millrace.clock import Clock
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
-from millrace.replication.waiting import ParkedFetch
+from millrace.replication.waiting import ParkedFetch, Woken
 from millrace.storage.append_origin import AppendOrigin
 
 from ..node import Node
@@ -48,7 +48,7 @@ class Fetcher:
         self._loop = loop
         self._answered = False
         self.parked = ParkedFetch(
-            loop, [partition], bytes_, 60_000, self._answer, reads_committed=reads_committed
+            Woken(loop), [partition], bytes_, 60_000, self._answer, reads_committed=reads_committed
         )
 
     def _answer(self) -> None:

@@ -12,6 +12,7 @@ from millrace.cluster.local import LocalCluster
 from millrace.config import BrokerConfig, Listener
 from millrace.groups.coordinator import Groups
 from millrace.replication.partitions import Partitions
+from millrace.replication.waiting import Woken
 from millrace.txn.producer_ids import ProducerIds
 from millrace.txn.transactions import Transactions
 
@@ -25,6 +26,7 @@ class Context:
     partitions: Partitions
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
+    woken: Woken
     groups: Groups
     transactions: Transactions
     clock: Clock

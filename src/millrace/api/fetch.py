@@ -49,7 +49,7 @@ class _Waiting:
 
     def _park(self, reading: _Reading, max_wait_ms: float) -> None:
         self._parked = ParkedFetch(
-            self._ctx.loop,
+            self._ctx.woken,
             reading.partitions,
             reading.missing_bytes,
             max_wait_ms,

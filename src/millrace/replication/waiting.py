@@ -3,8 +3,48 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
+
+logger = logging.getLogger(__name__)
+
+
+class Woken:
+    """Fetches whose wait is over, each to be answered on a later turn of the loop.
+
+    A producer may answer the first before it gets its own acknowledgement, since one consumer waits for most
+    records; but not all of them, since there may be hundreds. Owned by the broker loop; not thread-safe.
+    """
+
+    __slots__ = ("_answering", "_answers", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._answers: deque[Callable[[], None]] = deque()
+        self._answering = False
+
+    def add(self, answer: Callable[[], None]) -> None:
+        self._answers.append(answer)
+        self.loop.call_soon(self.answer_next)
+
+    def answer_next(self) -> None:
+        """Answer the one that was woken first, if any is left.
+
+        Its client may have sent further requests, which are handled now, and may wake others: their turn is
+        later.
+        """
+        if self._answering or not self._answers:
+            return
+        self._answering = True
+        try:
+            self._answers.popleft()()
+        except Exception:
+            # Whoever woke it has nothing to do with its trouble.
+            logger.exception("a bug: a fetch that waited was not answered")
+        finally:
+            self._answering = False
 
 
 class Parking(Protocol):
@@ -16,15 +56,22 @@ class Parking(Protocol):
 class ParkedFetch:
     """Waits until `missing_bytes` have been appended to its partitions, or `max_wait_ms` have passed.
 
-    `answer` is called once, on a later turn of the loop, so that the producer whose append ended the wait
-    gets its own acknowledgement first. Owned by the broker loop; not thread-safe.
+    `answer` is called once. Owned by the broker loop; not thread-safe.
     """
 
-    __slots__ = ("_answer", "_loop", "_missing_bytes", "_partitions", "_timer", "_woken", "reads_committed")
+    __slots__ = (
+        "_answer",
+        "_is_over",
+        "_missing_bytes",
+        "_partitions",
+        "_timer",
+        "_woken",
+        "reads_committed",
+    )
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        woken: Woken,
         partitions: Iterable[Parking],
         missing_bytes: int,
         max_wait_ms: float,
@@ -32,15 +79,15 @@ class ParkedFetch:
         *,
         reads_committed: bool = False,
     ) -> None:
-        self._loop = loop
+        self._woken = woken
         self._partitions = tuple(partitions)
         self._missing_bytes = missing_bytes
         self._answer = answer
-        self._woken = False
+        self._is_over = False
         self.reads_committed = reads_committed
         for partition in self._partitions:
             partition.parked.add(self)
-        self._timer = loop.call_later(max_wait_ms / 1000, self.wake)
+        self._timer = woken.loop.call_later(max_wait_ms / 1000, self.wake)
 
     def appended(self, size: int) -> None:
         self._missing_bytes -= size
@@ -49,14 +96,14 @@ class ParkedFetch:
 
     def wake(self) -> None:
         """Answer with whatever is there now."""
-        if self._woken:
+        if self._is_over:
             return
         self.cancel()
-        self._loop.call_soon(self._answer)
+        self._woken.add(self._answer)
 
     def cancel(self) -> None:
         """Leave without an answer: the client is gone."""
-        self._woken = True
+        self._is_over = True
         self._timer.cancel()
         for partition in self._partitions:
             partition.parked.discard(self)
