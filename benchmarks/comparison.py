@@ -78,7 +78,7 @@ class Comparison:
             label = f"round {number} of {self._rounds}" if number > 0 else "warming up"
             for name, target in targets.items():
                 self._announce(f"{name}: {workload.name}, {label}")
-                if workload.is_bulk:
+                if workload.takes_pages:
                     # Some machines drop pages that nobody reads for a minute.
                     fill_up()
                 with ExitStack() as others:

@@ -42,9 +42,9 @@ class Workload:
     """The load reads what was written before the first round."""
 
     @property
-    def is_bulk(self) -> bool:
+    def takes_pages(self) -> bool:
         """Whether it takes so many pages that where they come from matters."""
-        return self.scaled == "records"
+        return self.load == "produce"
 
     def sized(self, *, quick: bool) -> dict[str, object]:
         parameters = dict(self.parameters)
