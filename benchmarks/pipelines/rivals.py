@@ -16,8 +16,8 @@ from statistics import median
 from benchmarks.pipelines import environments, sentences
 from benchmarks.pipelines.job import JOBS, Course, Failed, Job
 from millrace.pipelines.pipeline import Delivery
+from millrace.ports import free_port
 from millrace.testing import BrokerProcess
-from millrace.testing.broker import free_port
 
 Announce = Callable[[str], None]
 Columns = dict[str, dict[str, float]]

@@ -140,9 +140,14 @@ def test_time_passes_when_the_test_says_so() -> None:
         assert partition.log.log_end_offset == 3
 
 
-def test_a_free_port_can_be_listened_on() -> None:
-    with socket.create_server(("127.0.0.1", free_port())):
-        pass
+def test_a_free_port_can_be_listened_on_and_is_none_that_connections_get() -> None:
+    for _ in range(20):
+        port = free_port()
+        with socket.create_server(("127.0.0.1", port)) as listening:
+            assert free_port() != port
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                assert client.getsockname()[1] > port
+            assert listening.getsockname()[1] == port
 
 
 def test_a_process_survives_kill_9_by_starting_again() -> None:

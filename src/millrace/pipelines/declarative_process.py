@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import socket
 import sys
 import threading
 import uuid
@@ -22,6 +21,7 @@ from millrace.pipelines.declarative import BOOTSTRAP_SETTING, INTERRUPTED
 from millrace.pipelines.errors import PipelineError
 from millrace.pipelines.files import Directory
 from millrace.pipelines.spark_session import session
+from millrace.ports import free_port
 
 if TYPE_CHECKING:
     from pyspark.pipelines.cli import PipelineSpec
@@ -145,7 +145,7 @@ def _connected(
     name: str, master: str | None, asked: Mapping[str, str]
 ) -> Iterator[tuple[SparkSession, SparkSession]]:
     """This process's own Spark, and the client of a Connect server in it that nobody else can use."""
-    port = _free_port()
+    port = free_port()
     os.environ[TOKEN_VARIABLE] = str(uuid.uuid4())
     server = session(
         name,
@@ -171,11 +171,6 @@ def _connected(
             spark.stop()
     finally:
         server.stop()
-
-
-def _free_port() -> int:
-    with socket.create_server((HOST, 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def _end_with_parent() -> None:

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from millrace.testing.broker import Broker, BrokerProcess, free_port
+from millrace.ports import free_port
+from millrace.testing.broker import Broker, BrokerProcess
 from millrace.testing.clock import ManualClock
 from millrace.testing.disk import FaultyDisk
 from millrace.testing.faults import delay, drop, drop_answer, fail

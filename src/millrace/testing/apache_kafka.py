@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from millrace.jars import apache_kafka_classpath, java
+from millrace.ports import free_port
 
 # What kafka-server-start.sh gives the JVM when the user sets nothing.
 BROKER_JVM_OPTIONS = (
@@ -67,7 +68,7 @@ class ApacheKafka:
         self._jvm_options = list(jvm_options)
         self._start_timeout_seconds = start_timeout_seconds
         self._process: subprocess.Popen[bytes] | None = None
-        self._port, controller_port = _free_ports(2)
+        self._port, controller_port = free_port(), free_port()
         self._properties_file = self.directory / "server.properties"
         self._write_properties(controller_port, properties or {})
 
@@ -189,14 +190,6 @@ def answers_api_versions(port: int, timeout_seconds: float = 5) -> bool:
     except OSError:
         return False
     return answer[4:] == struct.pack(">ih", correlation_id, 0)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [listener.getsockname()[1] for listener in sockets]
-    for listener in sockets:
-        listener.close()
-    return ports
 
 
 def _cause(output: str) -> str:

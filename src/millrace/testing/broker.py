@@ -23,6 +23,7 @@ import uvloop
 from millrace.broker import Broker as RealBroker
 from millrace.clock import Clock
 from millrace.config import BrokerConfig
+from millrace.ports import free_port
 from millrace.testing.disk import FaultyDisk
 from millrace.testing.faults import Fault, api_key
 
@@ -219,10 +220,3 @@ class BrokerProcess(_TestBroker):
         process, self._process = self._process, None
         process.send_signal(signal_number)
         process.wait(START_SECONDS)
-
-
-def free_port() -> int:
-    """A TCP port nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])

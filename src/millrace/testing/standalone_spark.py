@@ -15,7 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from millrace.testing.broker import HOST, free_port
+from millrace.ports import free_port
+from millrace.testing.broker import HOST
 
 # Master and workers only pass executors on: little memory, and nothing compiled that is not hot.
 DAEMON_SETTINGS = {
