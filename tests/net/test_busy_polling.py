@@ -50,7 +50,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 @pytest.fixture
 def polling(world: World) -> BusyPolling:
-    return BusyPolling(world, PATIENCE)  # type: ignore[arg-type]
+    return BusyPolling(world, PATIENCE)
 
 
 def request_after(world: World, polling: BusyPolling, seconds: float) -> None:
@@ -111,7 +111,7 @@ def test_a_core_that_others_want_is_left_to_them(world: World, polling: BusyPoll
 
 
 def test_no_patience_always_sleeps(world: World) -> None:
-    polling = BusyPolling(world, 0.0)  # type: ignore[arg-type]
+    polling = BusyPolling(world, 0.0)
     for _ in range(10):
         polling.handled()
     assert world.sleeps
@@ -119,7 +119,7 @@ def test_no_patience_always_sleeps(world: World) -> None:
 
 def test_a_system_without_yielding_always_sleeps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_yield")
-    polling = BusyPolling(world, PATIENCE)  # type: ignore[arg-type]
+    polling = BusyPolling(world, PATIENCE)
     for _ in range(10):
         polling.handled()
     assert world.sleeps

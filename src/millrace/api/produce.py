@@ -52,6 +52,7 @@ def handle(
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
     unflushed: list[Unflushed] = []
     responses = [_append_topic(ctx, request, topic, unflushed) for topic in request.topic_data]
+    # Whoever waits for these records gets them before the producer hears that they are there.
     ctx.woken.answer_next()
     if request.acks == ACKS_NONE:
         _close_on_error(responses)

@@ -6,12 +6,19 @@ again takes about as long on a virtual machine, where both go through the host, 
 
 from __future__ import annotations
 
-import asyncio
 import os
+from collections.abc import Callable
 from time import monotonic
+from typing import Protocol
 
 # A request that finds the broker asleep comes that much later than one which it looks out for.
 WAKING_FACTOR = 2
+
+
+class Loop(Protocol):
+    """What an event loop is needed for here."""
+
+    def call_soon(self, callback: Callable[[], None], /) -> object: ...
 
 
 class BusyPolling:
@@ -19,7 +26,7 @@ class BusyPolling:
 
     __slots__ = ("_handled", "_last", "_loop", "_patience", "_polling")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, patience_seconds: float) -> None:
+    def __init__(self, loop: Loop, patience_seconds: float) -> None:
         self._loop = loop
         # Without a way to let others go first it would take the core from the very client it waits for.
         self._patience = patience_seconds if hasattr(os, "sched_yield") else 0.0
