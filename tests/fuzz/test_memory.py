@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import struct
-import time
 from collections.abc import Callable, Iterator
 
 import psutil
@@ -17,6 +16,7 @@ from millrace.wire.messages.create_topics import CreatableTopic, CreateTopicsReq
 from millrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from millrace.wire.messages.metadata import MetadataRequest
 
+from ..waiting import until
 from .healthy import HealthyClient
 from .raw import CLIENT_ID, Closed, RawClient
 
@@ -106,10 +106,3 @@ def test_a_large_request_waits_for_memory_and_gets_it(broker: BrokerProcess) -> 
         # No such API: it was read whole, and refused.
         assert large.drain() == b""
     assert "unsupported request: API 999" in broker.log_file.read_text()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -1,8 +1,6 @@
 import io
 import json
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,8 @@ from millrace.pipelines.replay import Replay
 from millrace.pipelines.running import Run
 from millrace.pipelines.takeover import Takeover, is_running
 from millrace.testing import Broker
+
+from ..waiting import until
 
 
 def shouting(topic: str, end: str) -> Pipeline:
@@ -36,13 +36,6 @@ def say(broker: Broker, topic: str, *words: str) -> None:
 
 def heard(broker: Broker, topic: str) -> list[str]:
     return sorted(message.value().decode() for message in topics.to_the_end(topic, broker.bootstrap))
-
-
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
 
 
 def test_a_new_version_takes_over_from_the_running_one(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from millrace.pipelines.pipeline import Pipeline
 from millrace.pipelines.running import Run
 from millrace.testing import Broker
 
+from ..waiting import until
 from .topics import consume, create, produce
 
 Start = Callable[..., Run]
@@ -69,13 +69,6 @@ def variant(of: Pipeline, name: str, **changes: Any) -> Pipeline:
 def ends(broker: Broker, *topics: str) -> list[int]:
     found = offsets.end_offsets(broker.bootstrap, topics)
     return [found[topic][0] for topic in topics]
-
-
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
 
 
 def test_results_arrive_and_the_group_of_the_query_shows_how_far_it_is(start: Start, broker: Broker) -> None:

@@ -1,10 +1,8 @@
 import json
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,8 @@ from millrace.pipelines.merging import Layer, Merge
 from millrace.pipelines.serving import Served
 from millrace.pipelines.view_http import http_server
 from millrace.testing import Broker
+
+from ..waiting import until
 
 
 @pipeline(lines=log.text("lines"), output=log.json("words"))
@@ -81,13 +81,6 @@ class Reader:
 
 def counts(served: Served) -> Counter[str]:
     return Counter({row["word"]: row["count"] for row in served.rows()})
-
-
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def test_each_record_counts_once_across_cuts_batches_and_restarts(
