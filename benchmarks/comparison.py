@@ -76,7 +76,8 @@ class Comparison:
                 self._fill(target, topic, workload)
         for number in range(1 - WARM_UP_ROUNDS, self._rounds + 1):
             label = f"round {number} of {self._rounds}" if number > 0 else "warming up"
-            for name, target in targets.items():
+            # Neither broker always goes first: what a load leaves in the machine's caches helps the next one.
+            for name, target in sorted(targets.items(), reverse=bool(number % 2)):
                 self._announce(f"{name}: {workload.name}, {label}")
                 if workload.takes_pages:
                     # Some machines drop pages that nobody reads for a minute.
