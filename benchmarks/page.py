@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -52,7 +53,11 @@ of 100 MB, before each of which as much memory as it takes is touched.
 
 Latencies are mostly the machine's: librdkafka hands a record over to a thread of its own and back, and each
 of these steps, like each packet, wakes a virtual core that had gone to sleep. While requests follow closely,
-millrace looks out for the next one before it sleeps (`millrace.busy.poll.us`), which counts as CPU time.""",
+millrace looks out for the next one before it sleeps (`millrace.busy.poll.us`), which counts as CPU time.
+
+The Python that runs them matters as the JVM does: those of Debian, of python.org and of Docker's images are
+optimised by profiles, pyenv's is not unless told to (`PYTHON_CONFIGURE_OPTS=--enable-optimizations`). To
+choose one: `make bench PYTHON=/usr/bin/python3 VENV=/tmp/bench`.""",
     GROUPS: f"""\
 The same way of measuring, on brokers of their own. Both have `group.initial.rebalance.delay.ms` at 0, so that
 nobody waits for members who will not come; sessions end after {SESSION_TIMEOUT_MS} ms and members send
@@ -119,7 +124,7 @@ def environment() -> dict[str, str]:
         "machine": f"{os.cpu_count()} cores ({_processor()}), {memory:.0f} GiB of memory",
         "system": f"{platform.system()} {platform.release()}",
         "millrace": version("millrace"),
-        "Python": platform.python_version(),
+        "Python": f"{platform.python_version()} ({_interpreter()})",
         "Apache Kafka": APACHE_KAFKA,
         "Java": java_version.splitlines()[0].split('"')[1],
         "confluent-kafka": version("confluent-kafka"),
@@ -161,6 +166,12 @@ def _columns_table(columns: dict[str, dict[str, float]]) -> str:
             f"| {figure} | {' | '.join(number_text(column[figure]) for column in columns.values())} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _interpreter() -> str:
+    """Whose build of Python: some are optimised by profiles, others are not."""
+    found = Path(sys.executable).resolve()
+    return f"~/{found.relative_to(Path.home())}" if found.is_relative_to(Path.home()) else str(found)
 
 
 def _processor() -> str:
