@@ -14,6 +14,7 @@ import pytest
 from millrace.pipelines import offsets
 from millrace.testing import Broker
 
+from .. import jvm
 from .conftest import Run
 
 JOB = """
@@ -39,7 +40,9 @@ def test_a_job_runs_until_ctrl_c_and_shows_its_lag(run: Run, broker: Broker, job
     run("console-producer", "--topic", topic, input="a\nb\n")
     process = subprocess.Popen(
         [sys.executable, "-m", "millrace", "run", str(job), "--checkpoints", str(job.parent / "checkpoints")],
-        env=os.environ | {"MILLRACE_BOOTSTRAP": broker.bootstrap, "MILLRACE_MASTER": "local[2]"},
+        env=os.environ
+        | jvm.ENVIRONMENT
+        | {"MILLRACE_BOOTSTRAP": broker.bootstrap, "MILLRACE_MASTER": "local[2]"},
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,

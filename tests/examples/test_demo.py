@@ -24,6 +24,7 @@ from rich.console import Console
 
 from millrace.testing import Broker
 
+from .. import jvm
 from ..waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -133,7 +134,7 @@ def demo(directory: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "examples.demo", "--rate", "200", *arguments],
         cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(directory)},
+        env={**os.environ, **jvm.ENVIRONMENT, "TMPDIR": str(directory)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -17,8 +17,10 @@ from millrace.pipelines.declarative import find_project, run_project
 from millrace.pipelines.errors import PipelineError
 from millrace.testing import Broker
 
+from .. import jvm
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "declarative"
-SMALL = {"spark.driver.memory": "1g"}
+SMALL = {"spark.driver.memory": "1g", **jvm.SPARK}
 
 
 @pytest.fixture

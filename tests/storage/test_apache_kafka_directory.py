@@ -13,12 +13,12 @@ from millrace.testing.apache_kafka import ApacheKafka
 from millrace.wire.compression import Codec
 from millrace.wire.records import Record, build_batch, check_batch, iterate_batches, iterate_records
 
+from .. import jvm
+
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 TOPIC = "shared"
 CONFIG = {"segment.bytes": "1048576", "index.interval.bytes": "100"}
-# The smallest heap that starts quickly.
-JVM_OPTIONS = ("-Xmx512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def produce_with_every_codec(bootstrap: str) -> int:
@@ -68,7 +68,7 @@ def test_a_log_goes_from_one_broker_to_the_other_and_back(open_log, clock, tmp_p
         apache_kafka_classpath()
     except JarsUnavailable as missing:
         pytest.skip(str(missing))
-    kafka = ApacheKafka(directory=tmp_path, jvm_options=JVM_OPTIONS)
+    kafka = ApacheKafka(directory=tmp_path, jvm_options=jvm.BROKER)
     with kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         admin.create_topics([NewTopic(TOPIC, 1, config=CONFIG)])[TOPIC].result(30)

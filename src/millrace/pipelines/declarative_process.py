@@ -135,8 +135,8 @@ def _catalog(storage: str) -> dict[str, str]:
         "spark.hadoop.javax.jdo.option.ConnectionURL": (
             f"jdbc:derby:;databaseName={place / 'catalog'};create=true"
         ),
-        # Its log would lie in the working directory.
-        "spark.driver.extraJavaOptions": f'"-Dderby.stream.error.file={place / "catalog.log"}"',
+        # Its log would lie in the working directory. The extra options are left to the user.
+        "spark.driver.defaultJavaOptions": f'"-Dderby.stream.error.file={place / "catalog.log"}"',
     }
 
 

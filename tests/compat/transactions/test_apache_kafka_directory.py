@@ -9,14 +9,13 @@ from confluent_kafka import Producer
 from millrace.testing import Broker
 from millrace.testing.apache_kafka import ApacheKafka
 
+from ... import jvm
 from .conftest import PROPERTIES
 from .reading import SECONDS, Reading
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("java_and_jars")]
 
 TOPIC = "shared"
-# The smallest heap that starts quickly.
-JVM_OPTIONS = ("-Xmx512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def new_producer(bootstrap: str, transactional_id: str) -> Producer:
@@ -41,7 +40,7 @@ def test_transactions_go_on_where_kafka_left_them(tmp_path: Path) -> None:
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
     }
-    with ApacheKafka(PROPERTIES | single, directory=tmp_path, jvm_options=JVM_OPTIONS) as kafka:
+    with ApacheKafka(PROPERTIES | single, directory=tmp_path, jvm_options=jvm.BROKER) as kafka:
         left = new_producer(kafka.bootstrap, "left open")
         transact(left, b"committed", left.commit_transaction)
         transact(left, b"aborted", left.abort_transaction)

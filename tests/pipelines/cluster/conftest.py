@@ -7,6 +7,8 @@ import pytest
 from millrace.testing.apache_kafka import ApacheKafka
 from millrace.testing.standalone_spark import StandaloneSpark
 
+from ... import jvm
+
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[StandaloneSpark]:
@@ -16,5 +18,5 @@ def cluster() -> Iterator[StandaloneSpark]:
 
 @pytest.fixture(scope="package")
 def kafka() -> Iterator[ApacheKafka]:
-    with ApacheKafka(start_timeout_seconds=180) as running:
+    with ApacheKafka(jvm_options=jvm.BROKER, start_timeout_seconds=180) as running:
         yield running

@@ -18,6 +18,8 @@ from millrace.pipelines import topics
 from millrace.testing.apache_kafka import ApacheKafka
 from millrace.testing.standalone_spark import StandaloneSpark
 
+from ... import jvm
+
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
@@ -28,6 +30,7 @@ SMALL = {
     "spark.executor.memory": "512m",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
+    **jvm.SPARK,
 }
 
 
