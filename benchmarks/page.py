@@ -39,10 +39,13 @@ EXPLANATIONS = {
     COMPARISON: """\
 Both brokers run on this machine in one go, each started fresh with its own defaults (Apache Kafka: KRaft, one
 node, the heap and collector that `kafka-server-start.sh` sets). One of them is under load at a time, and the
-other is stopped meanwhile (SIGSTOP), since an idle JVM takes CPU time too; rounds alternate, the first two
-rounds of every load warm up and are not counted, figures are medians of the others.
+other is stopped meanwhile (SIGSTOP), since an idle JVM takes CPU time too; rounds alternate, and so does who
+is first in a round; the first two rounds of every load warm up and are not counted, figures are medians of
+the others.
 
-Loads run in a process of their own. Producing and consuming is librdkafka, called in batches. Requests of one
+Loads run in a process of their own. Producing and consuming is librdkafka, called in batches. A consumer has
+its defaults but for `fetch.queue.backoff.ms`, 10 instead of 1000: when it holds 100,000 records it waits for
+so long, and an application that reads records of 100 B is through with them long before. Requests of one
 record are prepared frames, pipelined over raw connections, since a client library would cost more than either
 broker. CPU is user and system time of the broker's process and its children; a GB is 10⁹ bytes of
 record values. Load and broker share the cores: a broker that needs less CPU leaves the client more, so
