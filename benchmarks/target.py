@@ -53,6 +53,11 @@ class Target:
         # Keep deleted rounds from piling up on the disk.
         new = NewTopic(topic, partitions, 1, config={"file.delete.delay.ms": "1000"})
         admin.create_topics([new])[topic].result(30)
+        # Apache Kafka's controller says so before its broker knows.
+        deadline = time.monotonic() + 30
+        while topic not in admin.list_topics(timeout=30).topics:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{topic} was created and is not there")
 
     def delete_topic(self, topic: str) -> None:
         admin = self._admin()
