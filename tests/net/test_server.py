@@ -65,14 +65,23 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_CONGESTION"), reason="this system has no such choice")
-async def test_clients_of_this_machine_are_not_paced() -> None:
+@pytest.mark.parametrize(("host", "is_remote"), [("127.0.0.1", False), ("127.0.0.2", True)])
+async def test_only_clients_of_other_machines_are_paced(host: str, *, is_remote: bool) -> None:
+    with socket.socket() as new:
+        choice_of_the_system = congestion_control(new)
     async with serving(echo) as (server, port):
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        # Whoever begins with BBR stays paced, so nobody must.
+        assert [congestion_control(listening) for listening in server._listening] == [b"reno"]
+        _, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0))
         await until(lambda: len(server.connections) == 1)
         [connection] = server.connections
-        chosen = connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
-        assert chosen.rstrip(b"\0") == b"reno"
+        chosen = congestion_control(connection._socket)
+        assert chosen == (choice_of_the_system if is_remote else b"reno")
         writer.close()
+
+
+def congestion_control(sock: socket.socket) -> bytes:
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
 
 
 async def test_frames_are_answered_however_they_are_cut() -> None:

@@ -24,6 +24,10 @@ SWEEP_SECONDS = 1.0
 # Once others wait for memory, a half-sent frame may be slow no longer than this.
 MAX_STALL_SECONDS = 5.0
 EVERY_INTERFACE = ("", "::")
+# Within the machine nothing is congested, and BBR, where it is the system's choice, sets a timer for each
+# packet; a connection that began with it goes on doing so under any other. Reno is in every Linux kernel and
+# open to every user; other systems have no such choice. Clients of other machines get what the system chose.
+UNPACED = b"reno"
 
 NewClient = Callable[[Connection, str, int], Dispatch]
 """Given the connection, the client's host and the index of its listener: what handles its frames."""
@@ -50,6 +54,7 @@ class Server:
         self._max_idle_seconds = max_idle_seconds
         self._buffers = FrameBuffers(max_bytes_in_flight)
         self._busy_polling = BusyPolling(loop, busy_poll_seconds)
+        self._congestion_control = _congestion_control()
         self._listening: list[socket.socket] = []
         self._sweep: asyncio.TimerHandle | None = None
         self.connections: set[Connection] = set()
@@ -63,6 +68,7 @@ class Server:
             if family == socket.AF_INET6 and host in EVERY_INTERFACE:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             sock.bind(address)
+            _set_congestion_control(sock, UNPACED)
             sock.listen(BACKLOG)
             sock.setblocking(False)
         except OSError:
@@ -118,8 +124,8 @@ class Server:
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if host.startswith("127.") or host == "::1":
-            _stop_pacing(sock)
+        if address[0] != sock.getsockname()[0]:
+            _set_congestion_control(sock, self._congestion_control)
         connection = Connection(
             sock,
             f"{host}:{address[1]}",
@@ -157,15 +163,18 @@ class Server:
             connection.close("the broker stops")
 
 
-def _stop_pacing(sock: socket.socket) -> None:
-    """Within the machine nothing is congested: BBR, where it is the default, would only set a timer a packet.
+def _congestion_control() -> bytes:
+    """What the system gives to new connections."""
+    if not hasattr(socket, "TCP_CONGESTION"):
+        return b""
+    with socket.socket() as sock:
+        return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
 
-    Reno is in every Linux kernel and open to every user; other systems have no such choice.
-    """
-    congestion_control = getattr(socket, "TCP_CONGESTION", None)
-    if congestion_control is not None:
+
+def _set_congestion_control(sock: socket.socket, name: bytes) -> None:
+    if hasattr(socket, "TCP_CONGESTION"):
         with suppress(OSError):
-            sock.setsockopt(socket.IPPROTO_TCP, congestion_control, b"reno")
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name)
 
 
 def _address_to_bind(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
