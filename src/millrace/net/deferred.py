@@ -9,7 +9,11 @@ T = TypeVar("T")
 
 
 class Deferred(Generic[T]):
-    """Resolved at most once, on the loop; whoever waits for it may cancel it first."""
+    """Resolved at most once, on the loop; whoever waits for it may cancel it first.
+
+    It then lets go of everybody: what refers to each other is left to the garbage collector, whose work would
+    delay some later request.
+    """
 
     __slots__ = ("_callback", "_on_cancel", "_value", "cancelled", "resolved")
 
@@ -31,14 +35,17 @@ class Deferred(Generic[T]):
         if self.cancelled or self.resolved:
             return
         self.resolved = True
-        self._value = value
-        if self._callback is not None:
-            self._callback(value)
+        callback, self._callback, self._on_cancel = self._callback, None, None
+        if callback is None:
+            self._value = value
+        else:
+            callback(value)
 
     def cancel(self) -> None:
         """Nobody wants the value any more: the connection is gone."""
         if self.resolved or self.cancelled:
             return
         self.cancelled = True
-        if self._on_cancel is not None:
-            self._on_cancel()
+        on_cancel, self._callback, self._on_cancel = self._on_cancel, None, None
+        if on_cancel is not None:
+            on_cancel()

@@ -61,7 +61,6 @@ class ParkedFetch:
 
     __slots__ = (
         "_answer",
-        "_is_over",
         "_missing_bytes",
         "_partitions",
         "_timer",
@@ -82,8 +81,7 @@ class ParkedFetch:
         self._woken = woken
         self._partitions = tuple(partitions)
         self._missing_bytes = missing_bytes
-        self._answer = answer
-        self._is_over = False
+        self._answer: Callable[[], None] | None = answer
         self.reads_committed = reads_committed
         for partition in self._partitions:
             partition.parked.add(self)
@@ -96,14 +94,15 @@ class ParkedFetch:
 
     def wake(self) -> None:
         """Answer with whatever is there now."""
-        if self._is_over:
-            return
-        self.cancel()
-        self._woken.add(self._answer)
+        answer = self._answer
+        if answer is not None:
+            self.cancel()
+            self._woken.add(answer)
 
     def cancel(self) -> None:
         """Leave without an answer: the client is gone."""
-        self._is_over = True
+        # It refers back to this, and both would be left to the garbage collector.
+        self._answer = None
         self._timer.cancel()
         for partition in self._partitions:
             partition.parked.discard(self)
