@@ -2,11 +2,14 @@
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
+
+_KEEP_SIZE = 1
 
 
 class OpenFile(io.FileIO):
@@ -43,6 +46,15 @@ class Disk:
         # A short write is how a full disk first shows: the next attempt raises the reason.
         while rest:
             rest = rest[os.write(fd, rest) :]
+
+    def allocate(self, fd: int, position: int, length: int) -> None:
+        """Have blocks ready for bytes that will be appended; the file's size stays as it is.
+
+        Where the file system cannot, or has no room, nothing happens: the write itself will tell.
+        """
+        fallocate = _fallocate()
+        if fallocate is not None:
+            fallocate(fd, _KEEP_SIZE, position, length)
 
     def write_at(self, path: Path, position: int, content: Bytes) -> None:
         """Write a piece of a file, creating it where missing; what lies beyond the piece is cut off."""
@@ -91,3 +103,17 @@ class Disk:
         self.rename(temporary, path)
         if durable:
             self.fsync_directory(path.parent)
+
+
+@cache
+def _fallocate() -> Callable[[int, int, int, int], int] | None:
+    """Linux's call, which Python has only in a form that changes the file's size."""
+    try:
+        # Not small, and needed by large logs only.
+        import ctypes
+    except ImportError:
+        return None
+    function = getattr(ctypes.CDLL(None), "fallocate", None)
+    if function is not None:
+        function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    return function

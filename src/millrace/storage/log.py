@@ -274,6 +274,7 @@ class Log:
         # First what may fail; until it has succeeded nothing has changed.
         active = Segment.create(self.directory, self.log_end_offset, self._disk, interval, now_ms)
         self._write_indexes(sealed.complete_indexes)
+        sealed.give_back_space()
         self._take_snapshot()
         self.segments.append(active)
         self._active = active
@@ -475,6 +476,7 @@ class Log:
         self.flush()
         self._write_indexes(self._active.complete_indexes)
         self._take_snapshot()
+        self._active.give_back_space()
         self.abandon()
 
     def abandon(self) -> None:

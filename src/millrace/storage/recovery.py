@@ -168,6 +168,7 @@ class Loader:
             if not scan.check(self._segments[number], recovery_point):
                 self._drop_segments_after(number)
                 break
+        self._segments[-1].give_back_space()
         if scan.batches or scan.cut_bytes:
             logger.info(
                 "%s: recovered in %.0f ms: checked %d batches from offset %d on, cut %d bytes, ends at %d",
