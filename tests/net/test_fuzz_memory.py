@@ -13,7 +13,7 @@ import pytest
 
 from millrace.net import server as server_module
 from millrace.net.buffers import POOLED_BYTES, SCRATCH_BYTES, FrameBuffers
-from millrace.net.connection import PIECES_PER_TURN, SCARCE_READ_BYTES, CloseConnection, Dispatch, Reply
+from millrace.net.connection import PIECES_PER_TURN, SHORT_READ_BYTES, CloseConnection, Dispatch, Reply
 from millrace.net.deferred import Deferred
 from millrace.net.server import Server
 
@@ -171,7 +171,7 @@ async def test_little_is_read_while_memory_is_full() -> None:
         await loop.sock_sendall(waiting, struct.pack(">i", MAX_FRAME) + bytes(SCRATCH_BYTES // 2))
         await until(lambda: server._buffers.short)
         (held,) = [len(c._backlog) for c in server.connections if c._backlog]
-        assert held <= SCARCE_READ_BYTES + 4
+        assert held <= SHORT_READ_BYTES + 4
         small = await connect(port)
         await loop.sock_sendall(small, frame(b"small one"))
         assert await read_frame(small) == b"small one", "a small request needs no memory"

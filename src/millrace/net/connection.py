@@ -33,8 +33,8 @@ COPIED_FILE_BYTES = 16 * 1024
 # However many requests of a client wait, others get their turn after so many pieces of replies, or so long.
 PIECES_PER_TURN = 64
 SECONDS_PER_TURN = 0.002
-# What is read at once while memory is short: enough for any request but those with records.
-SCARCE_READ_BYTES = 16 * 1024
+# What is read at once while memory is short, or of a large frame: enough for any request without records.
+SHORT_READ_BYTES = 16 * 1024
 # Whoever sends a large frame more slowly than this is not let to hold memory that others wait for.
 MIN_FRAME_BYTES_PER_SECOND = 64 * 1024
 # The api key, its version and the correlation id.
@@ -174,10 +174,11 @@ class Connection:
         try:
             if self._partial is None:
                 self._receive_frames()
-            else:
+            if self._partial is not None and self._pending is None:
                 self._receive_partial(self._partial)
         except BlockingIOError:
-            return
+            # No more has come yet.
+            pass
         except OSError as error:
             self.close(f"{error.strerror or error}")
             return
@@ -193,11 +194,13 @@ class Connection:
         scratch, kept = self._buffers.scratch, len(self._backlog)
         if kept:
             scratch[:kept] = self._backlog
-        end = kept + SCARCE_READ_BYTES if self._buffers.full else None
-        received = self._receive_into(scratch[kept:end])
+        # Behind a large frame mostly comes another, which is better received where it will stay.
+        is_short = self._buffers.full or self._frame_size > len(scratch)
+        received = self._receive_into(scratch[kept : kept + SHORT_READ_BYTES] if is_short else scratch[kept:])
         self._backlog = b""
         self._take_frames(scratch[: kept + received])
         if self._partial is None:
+            self._frame_size = 0
             # Whoever sends frames so large that they come in parts has other cares than a moment's delay.
             self._busy_polling.handled()
 
