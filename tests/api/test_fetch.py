@@ -1,6 +1,7 @@
 """Fetch: what is read, within which limits, and when an empty-handed fetch is answered."""
 
 import asyncio
+import os
 
 import pytest
 
@@ -221,3 +222,22 @@ def test_no_more_is_waited_for_than_one_answer_carries(call: Call, ctx: Context)
     put(ctx, b"x" * 2000)
     answer = call(of((0, 0), max_wait_ms=60_000, min_bytes=1 << 20, max_bytes=1 << 20), 11)
     assert len(values(only(answer))) == 1
+
+
+def test_few_records_are_copied_and_more_are_sent_from_the_file(call: Call, ctx: Context) -> None:
+    size = fetch.COPIED_BYTES // 2
+    for index in range(3):
+        put(ctx, b"x" * (size - 100), index=index)
+    (topic,) = call(of((0, 0), (1, 0), (2, 0)), 11).responses
+    assert [isinstance(data.records, bytes) for data in topic.partitions] == [True, True, False]
+    assert [values(data) for data in topic.partitions] == [[b"x" * (size - 100)]] * 3
+
+
+def test_a_segment_that_has_become_shorter_is_a_storage_error(call: Call, ctx: Context) -> None:
+    put(ctx, b"there")
+    put(ctx, b"gone")
+    segment = ctx.partitions.get("orders", 0).log.segments[0]
+    os.truncate(segment.path(".log"), segment.size - 1)
+    answer = only(call(of((0, 0)), 11))
+    assert answer.error_code == Error.KAFKA_STORAGE_ERROR
+    assert not answer.records

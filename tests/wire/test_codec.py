@@ -4,6 +4,7 @@ import pytest
 
 from millrace.errors import Error, KafkaError
 from millrace.wire.codec import MalformedMessage, decode, decoder, encode, encoder
+from millrace.wire.encoding import INLINE_RECORDS_BYTES
 from millrace.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from millrace.wire.messages.create_topics import CreateTopicsRequest
 from millrace.wire.messages.fetch import (
@@ -231,7 +232,8 @@ def test_opaque_records_become_chunks_of_their_own(version: int) -> None:
 
 
 def test_large_records_are_not_copied_into_the_frame() -> None:
-    small, large = memoryview(bytes(4000)), memoryview(bytes(5000))
+    small = memoryview(bytes(INLINE_RECORDS_BYTES))
+    large = memoryview(bytes(INLINE_RECORDS_BYTES + 1))
     chunks: list[object] = []
     encoder(FetchResponse, 11)(fetch_response(small, large), bytearray(), chunks)
     assert chunks[1] is large

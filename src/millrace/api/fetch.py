@@ -1,7 +1,7 @@
 """Fetch v4-18. v7: sessions. v9: leader epochs. v12: flexible, diverging epochs. v13: topic ids.
 
-Records go out as file slices, by sendfile. A fetch that finds less than `min_bytes` is parked without a
-coroutine: see replication/waiting.py.
+Records go out as file slices, by sendfile, unless they are few. A fetch that finds less than `min_bytes` is
+parked without a coroutine: see replication/waiting.py.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from millrace.wire.messages.fetch import (
 TOPIC_IDS_FROM = 13
 READ_COMMITTED = 1
 NO_EPOCH = -1
+# Few records are copied, so that all of an answer goes out in one packet and wakes its reader once.
+COPIED_BYTES = 16 * 1024
 
 
 def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
@@ -143,10 +145,10 @@ class _Reading:
             asked.fetch_offset, max(max_bytes, 0), min_one_batch=self.size == 0, up_to=end
         )
         if records is not None:
-            data.records = records
+            self._count(records.length)
+            data.records = partition.log.copy(records) if self.size <= COPIED_BYTES else records
             if self._reads_committed:
                 data.aborted_transactions = _aborted(partition, asked.fetch_offset, records.next_offset)
-            self._count(len(records))
             if asked.fetch_offset < partition.log.segments[-1].base_offset < end:
                 # A read ends with its segment: there is more, and no append that would tell of it.
                 self.urgent = True

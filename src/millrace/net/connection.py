@@ -28,8 +28,6 @@ SIZE = struct.Struct(">i")
 # Sendfile calls per turn of the loop: one hungry consumer must not starve the others.
 SENDFILE_CALLS_PER_TURN = 4
 BUFFERS_PER_SEND = 64
-# A short piece of a file is copied, so that all of a reply goes out in one packet and wakes its reader once.
-COPIED_FILE_BYTES = 16 * 1024
 # However many requests of a client wait, others get their turn after so many pieces of replies, or so long.
 PIECES_PER_TURN = 64
 SECONDS_PER_TURN = 0.002
@@ -39,7 +37,6 @@ SHORT_READ_BYTES = 16 * 1024
 MIN_FRAME_BYTES_PER_SECOND = 64 * 1024
 # The api key, its version and the correlation id.
 MIN_FRAME_BYTES = 8
-SHORTENED = "a segment became shorter while it was being sent"
 
 
 class FileRange(Protocol):
@@ -350,8 +347,6 @@ class Connection:
                 first = self._outgoing[0]
                 if isinstance(first, BYTES):
                     self._send_bytes(first)
-                elif first.length <= COPIED_FILE_BYTES:
-                    self._outgoing[0] = _copy(first)
                 else:
                     self._send_file(first)
                     turns -= 1
@@ -381,14 +376,10 @@ class Connection:
                 return
         else:
             buffers: list[Bytes] = []
-            for number, chunk in enumerate(outgoing):
-                if not isinstance(chunk, BYTES):
-                    if chunk.length > COPIED_FILE_BYTES:
-                        break
-                    outgoing[number] = chunk = _copy(chunk)
-                buffers.append(chunk)
-                if len(buffers) == BUFFERS_PER_SEND:
+            for chunk in outgoing:
+                if not isinstance(chunk, BYTES) or len(buffers) == BUFFERS_PER_SEND:
                     break
+                buffers.append(chunk)
             # More follows at once: let the kernel fill whole packets.
             flags = socket.MSG_MORE if len(buffers) < len(outgoing) else 0
             sent = self._socket.sendmsg(buffers, (), flags)
@@ -410,7 +401,7 @@ class Connection:
         if sent == piece.length:
             self._outgoing.popleft()
         elif sent == 0:
-            raise OSError(SHORTENED)
+            raise OSError("a segment became shorter while it was being sent")
         else:
             self._outgoing[0] = _Rest(piece.file, piece.position + sent, piece.length - sent)
 
@@ -438,13 +429,6 @@ class Connection:
         self._outgoing.clear()
         self._socket.close()
         self._on_close(self)
-
-
-def _copy(piece: FileRange) -> bytes:
-    copied = os.pread(piece.file.fileno(), piece.length, piece.position)
-    if len(copied) < piece.length:
-        raise OSError(SHORTENED)
-    return copied
 
 
 class _Rest:

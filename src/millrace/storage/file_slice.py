@@ -21,5 +21,8 @@ class FileSlice:
         return self.length
 
     def read(self) -> bytes:
-        """The bytes, for connections that cannot sendfile."""
-        return os.pread(self.file.fileno(), self.length, self.position)
+        """The bytes themselves."""
+        content = os.pread(self.file.fileno(), self.length, self.position)
+        if len(content) < self.length:
+            raise OSError("the segment has become shorter")
+        return content

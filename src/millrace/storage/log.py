@@ -320,6 +320,13 @@ class Log:
         except OSError as failure:
             raise self._storage_error("read", failure) from failure
 
+    def copy(self, piece: FileSlice) -> bytes:
+        """The bytes of what was read."""
+        try:
+            return piece.read()
+        except OSError as failure:
+            raise self._storage_error("read", failure) from failure
+
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that have records in a range."""
         if not self._has_aborted_transactions:

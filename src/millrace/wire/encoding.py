@@ -9,7 +9,7 @@ from millrace.wire.source import Source, length_format
 from millrace.wire.varint import uvarint
 
 # Records up to this size are copied into the frame; larger ones go to the socket from where they are.
-INLINE_RECORDS_BYTES = 4096
+INLINE_RECORDS_BYTES = 16 * 1024
 
 BYTES_LIKE = (bytes, bytearray, memoryview)
 
