@@ -124,14 +124,13 @@ def test_the_cost_of_a_search_does_not_grow_with_the_log(open_log, make_batch, m
     preads = []
     real = os.pread
     monkeypatch.setattr(os, "pread", lambda *args: preads.append(args[1]) or real(*args))
-    costs = []
     for _ in range(3):
         fill(log, make_batch, 1000)
         log._reader.forget_positions()
         preads.clear()
         log.read(log.log_end_offset - 500, 1, min_one_batch=True)
-        costs.append(sum(preads))
-    assert max(costs) - min(costs) < 100
+        # A piece of the file to find the batch, and one to find its end.
+        assert sum(preads) < 20_000 < log.size
 
 
 def test_a_slice_survives_the_removal_of_its_segment(open_log, make_batch, clock):

@@ -104,7 +104,7 @@ def test_the_header_of_an_api_versions_response_never_has_tags() -> None:
 
 @pytest.mark.parametrize("version", [11, 12])
 def test_a_response_with_large_records_is_sent_in_chunks_of_one_frame(version: int) -> None:
-    records = memoryview(bytes(10_000))
+    records = memoryview(bytes(100_000))
     partition = PartitionData(records=records)
     response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
     chunks = encode_response(response, version, 77)

@@ -6,7 +6,7 @@ file open. What a crash loses is rebuilt from the segment, which recovery has to
 
 import os
 import struct
-from collections.abc import Callable
+from bisect import bisect_right
 from pathlib import Path
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -72,13 +72,17 @@ class Index:
         """How many entries have at most value in a column."""
         buffered = len(self._buffered) // self.ENTRY.size
         if buffered and self._buffered_entry(0)[column] <= value:
-            return self._stored + _count_up_to(self._buffered_entry, buffered, column, value)
+            return self._stored + self._search(self._buffered, column, value)
         if not self._stored:
             return 0
         if not self._window_decides(column, value):
             self._move_window(column, value)
-        entries = len(self._window) // self.ENTRY.size
-        return self._window_start + _count_up_to(self._window_entry, entries, column, value)
+        return self._window_start + self._search(self._window, column, value)
+
+    def _search(self, entries: bytes | bytearray, column: int, value: int) -> int:
+        unpack_from, size = self.ENTRY.unpack_from, self.ENTRY.size
+        numbers = range(len(entries) // size)
+        return bisect_right(numbers, value, key=lambda number: unpack_from(entries, number * size)[column])
 
     def _window_decides(self, column: int, value: int) -> bool:
         entries = len(self._window) // self.ENTRY.size
@@ -220,14 +224,3 @@ class TimeIndex(Index):
 
     def _absolute(self, entry: Entry | None) -> TimestampEntry | None:
         return None if entry is None else TimestampEntry(entry[0], self.base_offset + entry[1])
-
-
-def _count_up_to(entry_at: Callable[[int], Entry], count: int, column: int, value: int) -> int:
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        if entry_at(middle)[column] <= value:
-            low = middle + 1
-        else:
-            high = middle
-    return low

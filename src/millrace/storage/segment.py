@@ -332,7 +332,7 @@ class Segment:
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch that holds or follows an offset; None past the segment's last batch."""
-        start = self._indexed_position(lambda: self.offset_index.floor_offset(offset))
+        start, _ = self._indexed(lambda: self.offset_index.floor_offset(offset))
         for position, header in self.headers(start):
             if header.last_offset >= offset:
                 return position, header
@@ -342,32 +342,42 @@ class Segment:
         """The offset that follows the last batch, read from the file."""
         end_offset = self.base_offset
         if self.size:
-            for _, header in self.headers(self._indexed_position(self.offset_index.last)):
+            start, _ = self._indexed(self.offset_index.last)
+            for _, header in self.headers(start):
                 end_offset = header.next_offset
         return end_offset
 
     def cut(self, start: int, limit: int) -> tuple[int, BatchHeader]:
         """The first batch from start on that ends past limit, which must lie before the segment's end."""
-        indexed = self._indexed_position(lambda: self.offset_index.floor_position(limit))
+        indexed, found = self._indexed(lambda: self.offset_index.floor_position(limit))
+        if found is not None and indexed >= start and indexed + found.size > limit:
+            # As it is with batches that are larger than the index's interval.
+            return indexed, found
         for position, header in self.headers(max(start, indexed)):
             if position + header.size > limit:
                 return position, header
         raise CorruptBatch(f"{self.path(LOG_SUFFIX)}: no batch ends past position {limit}")
 
-    def _indexed_position(self, lookup: Callable[[], OffsetPosition | None]) -> int:
+    def _indexed(self, lookup: Callable[[], OffsetPosition | None]) -> tuple[int, BatchHeader | None]:
+        """The batch that an index entry leads to, or the segment's start."""
         self.ensure_indexes()
         entry = lookup()
-        if entry is not None and not self._leads_to_its_batch(entry):
+        if entry is None:
+            return 0, None
+        header = self._batch_of(entry)
+        if header is None:
             self._rebuild_indexes(f"entry {entry.offset} -> {entry.position} leads to no such batch")
             entry = lookup()
-        return entry.position if entry else 0
+            return (entry.position, self._batch_of(entry)) if entry else (0, None)
+        return entry.position, header
 
-    def _leads_to_its_batch(self, entry: OffsetPosition) -> bool:
+    def _batch_of(self, entry: OffsetPosition) -> BatchHeader | None:
+        """The header of the batch that an index entry was made for; None where the entry is wrong."""
         # No entry is ever made for the first batch, so one to position 0 is a piece of an unused page.
         if not 0 < entry.position <= self.size - HEADER_BYTES:
-            return False
+            return None
         header = read_header(os.pread(self.file.fileno(), HEADER_BYTES, entry.position))
-        return header.magic == MAGIC and header.last_offset == entry.offset
+        return header if header.magic == MAGIC and header.last_offset == entry.offset else None
 
     # Index repair
 
@@ -393,7 +403,7 @@ class Segment:
             if size != index.size:
                 return f"{index.path.name} has {size} bytes, which is no number of entries"
         last = self.offset_index.last()
-        if self._lacks_entries() if last is None else not self._leads_to_its_batch(last):
+        if self._lacks_entries() if last is None else self._batch_of(last) is None:
             return f"{self.offset_index.path.name} does not end with a batch of this segment"
         if self._has_wrong_last_timestamp():
             return f"{self.time_index.path.name} does not end with a timestamp of this segment"
@@ -447,7 +457,7 @@ class Segment:
         Everything is dropped where the indexes do not agree with the batches that far.
         """
         entry = self.offset_index.floor_offset(offset)
-        if entry is None or not self._leads_to_its_batch(entry):
+        if entry is None or self._batch_of(entry) is None:
             self.forget_contents()
             return
         self.offset_index.truncate(entry.offset)
