@@ -116,7 +116,7 @@ def test_a_response_with_large_records_is_sent_in_chunks_of_one_frame(version: i
 
 
 def test_a_response_that_ends_with_its_records_has_no_empty_last_chunk() -> None:
-    partition = PartitionData(records=bytes(10_000))
+    partition = PartitionData(records=bytes(100_000))
     response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
     assert len(encode_response(response, 11, 77)) == 2
 
