@@ -95,18 +95,15 @@ class Dispatcher:
         return encode_response(response, 0, header.correlation_id)
 
     def _encode_later(self, response: Deferred[Any], handler: Handler, header: RequestHeader) -> LateReply:
-        reply: LateReply = Deferred(on_cancel=response.cancel)
-
-        def encode(result: Any) -> None:
+        def encode(result: Any) -> Reply | CloseConnection:
             try:
                 if isinstance(result, BaseException):
                     result = error_response(handler, result)
-                reply.resolve(None if result is None else _encode(result, header))
+                return None if result is None else _encode(result, header)
             except CloseConnection as error:
-                reply.resolve(error)
+                return error
 
-        response.then(encode)
-        return reply
+        return response.convert(encode)
 
     def _run(self, response: Coroutine[Any, Any, Any], handler: Handler, header: RequestHeader) -> LateReply:
         task = self._ctx.loop.create_task(response)

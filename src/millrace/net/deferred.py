@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Deferred(Generic[T]):
@@ -15,10 +16,11 @@ class Deferred(Generic[T]):
     delay some later request.
     """
 
-    __slots__ = ("_callback", "_on_cancel", "_value", "cancelled", "resolved")
+    __slots__ = ("_callback", "_conversion", "_on_cancel", "_value", "cancelled", "resolved")
 
     def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
         self._callback: Callable[[T], None] | None = None
+        self._conversion: Callable[[Any], T] | None = None
         self._on_cancel = on_cancel
         self._value: T | None = None
         self.resolved = False
@@ -31,11 +33,22 @@ class Deferred(Generic[T]):
         else:
             self._callback = callback
 
+    def convert(self, conversion: Callable[[T], U]) -> Deferred[U]:
+        """The same, with what the value is turned into; whoever resolves it need not know."""
+        converted = cast("Deferred[U]", self)
+        if self.resolved:
+            converted._value = conversion(cast("T", self._value))
+        else:
+            converted._conversion = conversion
+        return converted
+
     def resolve(self, value: T) -> None:
         if self.cancelled or self.resolved:
             return
         self.resolved = True
-        callback, self._callback, self._on_cancel = self._callback, None, None
+        if self._conversion is not None:
+            value = self._conversion(value)
+        callback, self._callback, self._conversion, self._on_cancel = self._callback, None, None, None
         if callback is None:
             self._value = value
         else:
@@ -46,6 +59,6 @@ class Deferred(Generic[T]):
         if self.resolved or self.cancelled:
             return
         self.cancelled = True
-        on_cancel, self._callback, self._on_cancel = self._on_cancel, None, None
+        on_cancel, self._callback, self._conversion, self._on_cancel = self._on_cancel, None, None, None
         if on_cancel is not None:
             on_cancel()
