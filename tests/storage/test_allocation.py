@@ -103,6 +103,22 @@ def test_a_roll_by_size_leaves_no_surplus_behind(open_log: OpenLog, make_batch: 
     assert all(surplus(segment.path(".log")) < BATCH_BYTES for segment in log.segments[:-1])
 
 
+def test_a_preallocated_segment_has_all_its_space_from_the_start(
+    open_log: OpenLog, make_batch: MakeBatch
+) -> None:
+    log = open_log(LogConfig(segment_bytes=8 << 20, preallocate=True))
+    path = log.segments[0].path(".log")
+    assert path.stat().st_size == 0
+    assert surplus(path) >= 8 << 20
+    log.append(make_batch(), 0)
+    log.release_idle_files()
+    log.release_idle_files()
+    assert surplus(path) > 7 << 20, "it keeps what was asked for, however idle"
+    log.roll()
+    assert surplus(path) < BATCH_BYTES
+    assert surplus(log.segments[1].path(".log")) >= 8 << 20
+
+
 def test_a_file_system_that_cannot_allocate_does_no_harm(tmp_path: Path) -> None:
     path = tmp_path / "read-only"
     path.touch()

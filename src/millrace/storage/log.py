@@ -270,11 +270,10 @@ class Log:
         if not sealed.size:
             return
         now_ms = self._clock.now_ms()
-        interval = self._config.index_interval_bytes
         # First what may fail; until it has succeeded nothing has changed.
-        active = Segment.create(self.directory, self.log_end_offset, self._disk, interval, now_ms)
+        active = Segment.create(self.directory, self.log_end_offset, self._disk, self._config, now_ms)
         self._write_indexes(sealed.complete_indexes)
-        sealed.give_back_space()
+        sealed.give_back_space(for_good=True)
         self._take_snapshot()
         self.segments.append(active)
         self._active = active
@@ -483,7 +482,7 @@ class Log:
         self.flush()
         self._write_indexes(self._active.complete_indexes)
         self._take_snapshot()
-        self._active.give_back_space()
+        self._active.give_back_space(for_good=True)
         self.abandon()
 
     def abandon(self) -> None:

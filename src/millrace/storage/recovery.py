@@ -127,8 +127,7 @@ class Loader:
         )
 
     def _new_segment(self, base_offset: int) -> Segment:
-        interval = self._config.index_interval_bytes
-        return Segment.create(self._directory, base_offset, self._disk, interval, self._clock.now_ms())
+        return Segment.create(self._directory, base_offset, self._disk, self._config, self._clock.now_ms())
 
     def _remove_segments(self, segments: Sequence[Segment]) -> None:
         for segment in segments:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from millrace.config import LogConfig
 from millrace.disk import Bytes, Disk, OpenFile
 from millrace.storage.indexes import OffsetIndex, OffsetPosition, TimeIndex
 from millrace.storage.transaction_index import AbortedTransaction, TransactionIndex
@@ -42,6 +43,7 @@ class Segment:
         "_has_torn_tail",
         "_index_interval_bytes",
         "_indexes_checked",
+        "_is_preallocated",
         "_is_writable",
         "_max_timestamp",
         "_max_timestamp_offset",
@@ -74,6 +76,7 @@ class Segment:
         self._index_interval_bytes = index_interval_bytes
         self.size = size
         self._allocate_at = size + _ALLOCATED_FROM
+        self._is_preallocated = False
         self.created_ms = created_ms
         self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), base_offset, disk, index_bytes)
         self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX), base_offset, disk, time_index_bytes)
@@ -97,11 +100,15 @@ class Segment:
 
     @classmethod
     def create(
-        cls, directory: Path, base_offset: int, disk: Disk, index_interval_bytes: int, created_ms: int
+        cls, directory: Path, base_offset: int, disk: Disk, config: LogConfig, created_ms: int
     ) -> "Segment":
         """Start an empty segment on disk."""
-        segment = cls(directory, base_offset, disk, index_interval_bytes, created_ms=created_ms)
-        segment._open_for_append(create=True)
+        segment = cls(directory, base_offset, disk, config.index_interval_bytes, created_ms=created_ms)
+        file = segment._open_for_append(create=True)
+        if config.preallocate:
+            disk.allocate(file.fileno(), 0, config.segment_bytes)
+            segment._allocate_at = config.segment_bytes
+            segment._is_preallocated = True
         return segment
 
     @classmethod
@@ -184,8 +191,13 @@ class Segment:
         self._disk.allocate(file.fileno(), self.size, length)
         self._allocate_at = self.size + length
 
-    def give_back_space(self) -> None:
-        """Free the blocks of appends that will not come now, or that a killed broker did not live to see."""
+    def give_back_space(self, *, for_good: bool = False) -> None:
+        """Free the blocks of appends that will not come now, or that a killed broker did not live to see.
+
+        What was preallocated because the topic says so is only given back for good.
+        """
+        if self._is_preallocated and not for_good:
+            return
         self._allocate_at = self.size + _ALLOCATED_FROM
         with suppress(OSError):
             if self.path(LOG_SUFFIX).stat().st_blocks * 512 > self.size + _BLOCK_BYTES:
