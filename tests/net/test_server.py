@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import io
+import itertools
 import logging
+import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
@@ -14,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from millrace.net import connection
 from millrace.net.buffers import POOLED_BYTES, SCRATCH_BYTES
-from millrace.net.connection import CloseConnection, Connection, Dispatch, Reply
+from millrace.net.connection import SENDING_SECONDS_PER_TURN, CloseConnection, Connection, Dispatch, Reply
 from millrace.net.deferred import Deferred
 from millrace.net.server import Server
 from millrace.storage.file_slice import FileSlice
@@ -198,6 +201,42 @@ async def test_files_are_sent_whole_to_a_slow_reader(tmp_path: Path) -> None:
                 received += await reader.read(min(3000, size - len(received)))
             assert bytes(received) == b"first" + content[100:] + b"last"
         writer.close()
+
+
+async def test_whoever_asks_for_much_lets_others_have_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "segment.log"
+    path.write_bytes(bytes(100_000))
+    pieces, events = 20, list[str]()
+    ticks = itertools.count()
+    sendfile = os.sendfile
+
+    def send_and_let_another_ask(out_fd: int, in_fd: int, offset: int, count: int) -> int:
+        if not events:
+            other.sendall(frame(b"a question"))
+        events.append("file")
+        return sendfile(out_fd, in_fd, offset, count)
+
+    def dispatch(request: memoryview) -> Reply:
+        if request == b"a question":
+            events.append("question")
+            return echo(request)
+        size = struct.pack(">i", pieces * 100_000)
+        return [size, *(FileSlice(io.FileIO(path), 0, 100_000) for _ in range(pieces))]
+
+    monkeypatch.setattr(os, "sendfile", send_and_let_another_ask)
+    # Half of a turn's time passes from look to look.
+    monkeypatch.setattr(connection, "monotonic", lambda: next(ticks) * SENDING_SECONDS_PER_TURN / 2)
+    async with serving(dispatch) as (server, port):
+        with socket.create_connection(("127.0.0.1", port)) as other:
+            await until(lambda: len(server.connections) == 1)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**22)
+            writer.write(frame(b"everything"))
+            assert len(await read_frame(reader)) == pieces * 100_000
+            writer.close()
+    assert events.count("file") >= pieces
+    assert events.index("question") < 5
 
 
 async def test_a_file_that_has_become_shorter_ends_the_connection(tmp_path: Path) -> None:

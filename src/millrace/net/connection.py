@@ -25,8 +25,10 @@ from millrace.net.deferred import Deferred
 logger = logging.getLogger(__name__)
 
 SIZE = struct.Struct(">i")
-# Sendfile calls per turn of the loop: one hungry consumer must not starve the others.
-SENDFILE_CALLS_PER_TURN = 4
+# How long files are sent in a turn of the loop, and how much in one call, which goes on for as long as the
+# client keeps up: one hungry consumer must not starve the others.
+SENDING_SECONDS_PER_TURN = 0.001
+SENDFILE_BYTES = 4 * 1024 * 1024
 BUFFERS_PER_SEND = 64
 # However many requests of a client wait, others get their turn after so many pieces of replies, or so long.
 PIECES_PER_TURN = 64
@@ -341,15 +343,16 @@ class Connection:
 
     def _send(self) -> None:
         """Send as much as the socket takes; wait for it to take more where something is left."""
-        turns = SENDFILE_CALLS_PER_TURN
+        turn_ends = monotonic() + SENDING_SECONDS_PER_TURN
         try:
-            while self._outgoing and turns:
+            while self._outgoing:
                 first = self._outgoing[0]
                 if isinstance(first, BYTES):
                     self._send_bytes(first)
-                else:
+                elif monotonic() < turn_ends:
                     self._send_file(first)
-                    turns -= 1
+                else:
+                    break
         except BlockingIOError:
             pass
         except OSError as error:
@@ -397,7 +400,8 @@ class Connection:
             outgoing.popleft()
 
     def _send_file(self, piece: FileRange) -> None:
-        sent = os.sendfile(self._fd, piece.file.fileno(), piece.position, piece.length)
+        length = min(piece.length, SENDFILE_BYTES)
+        sent = os.sendfile(self._fd, piece.file.fileno(), piece.position, length)
         if sent == piece.length:
             self._outgoing.popleft()
         elif sent == 0:
