@@ -111,9 +111,9 @@ def _fallocate() -> Callable[[int, int, int, int], int] | None:
     try:
         # Not small, and needed by large logs only.
         import ctypes
-    except ImportError:
+
+        function = ctypes.CDLL(None).fallocate
+    except (ImportError, OSError, AttributeError):
         return None
-    function = getattr(ctypes.CDLL(None), "fallocate", None)
-    if function is not None:
-        function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
     return function

@@ -164,11 +164,11 @@ class Server:
 
 
 def _congestion_control() -> bytes:
-    """What the system gives to new connections."""
-    if not hasattr(socket, "TCP_CONGESTION"):
-        return b""
-    with socket.socket() as sock:
-        return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
+    """What the system gives to new connections; nothing where it has no choice, or does not tell."""
+    if hasattr(socket, "TCP_CONGESTION"):
+        with suppress(OSError), socket.socket() as sock:
+            return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
+    return b""
 
 
 def _set_congestion_control(sock: socket.socket, name: bytes) -> None:
