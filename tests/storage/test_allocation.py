@@ -117,11 +117,3 @@ def test_a_preallocated_segment_has_all_its_space_from_the_start(
     log.roll()
     assert surplus(path) < BATCH_BYTES
     assert surplus(log.segments[1].path(".log")) >= 8 << 20
-
-
-def test_a_file_system_that_cannot_allocate_does_no_harm(tmp_path: Path) -> None:
-    path = tmp_path / "read-only"
-    path.touch()
-    with Disk().open_for_reading(path) as file:
-        Disk().allocate(file.fileno(), 0, 1 << 20)
-    assert path.stat().st_blocks == 0

@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from millrace.config import LogConfig
+from millrace.disk import Disk
 from millrace.errors import Error, KafkaError
 from millrace.wire.records import check_batch, iterate_batches
 
@@ -146,3 +147,11 @@ def test_an_append_to_a_reopened_log_fails_before_it_writes(open_log, make_batch
     assert log.segments[0].path(".log").stat().st_size == size
     assert log.append(make_batch(), leader_epoch=0).base_offset == 1
     assert stored_offsets(log) == [0, 1]
+
+
+def test_a_file_that_cannot_be_allocated_for_does_no_harm(tmp_path):
+    path = tmp_path / "read-only"
+    path.touch()
+    with Disk().open_for_reading(path) as file:
+        Disk().allocate(file.fileno(), 0, 1 << 20)
+    assert path.stat().st_blocks == 0
