@@ -1,6 +1,6 @@
 """Memory for unfinished frames: bounded, and never a dead end."""
 
-from millrace.net.buffers import POOLED_BYTES, FrameBuffers
+from millrace.net.buffers import POOLED_BUFFERS, POOLED_BYTES, FrameBuffers
 
 LARGE = 64 * POOLED_BYTES
 
@@ -36,3 +36,20 @@ def test_one_frame_may_grow_again_and_again_beyond_the_limit() -> None:
     buffers.give(buffer)
     assert buffers.bytes_in_use == 0
     assert not buffers.full
+
+
+def test_pooled_buffers_are_used_again_and_never_by_two_at_once() -> None:
+    buffers = FrameBuffers(-1)
+    taken = [buffers.take(LARGE) for _ in range(2 * POOLED_BUFFERS)]
+    for number, buffer in enumerate(taken):
+        assert buffer is not None
+        assert len(buffer) == POOLED_BYTES
+        buffer[:] = bytes([number]) * POOLED_BYTES
+    for number, buffer in enumerate(taken):
+        assert buffer is not None
+        assert bytes(buffer) == bytes([number]) * POOLED_BYTES
+        buffers.give(buffer)
+    assert buffers.bytes_in_use == 0
+    again = [buffers.take(LARGE) for _ in range(POOLED_BUFFERS)]
+    # What was needed beyond the pool has gone back to the system.
+    assert {id(buffer) for buffer in again} == {id(buffer) for buffer in taken[:POOLED_BUFFERS]}

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import mmap
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeAlias
 
 SCRATCH_BYTES = 256 * 1024
 POOLED_BYTES = 1024 * 1024
 POOLED_BUFFERS = 8
+
+FrameBuffer: TypeAlias = "bytearray | memoryview"
 
 
 class FrameBuffers:
@@ -28,8 +33,8 @@ class FrameBuffers:
         self.bytes_in_use = 0
         # Whole frames are parsed here in place; one for all connections, since each is done when it returns.
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self._free: list[bytearray] = []
-        self._overdraft: bytearray | None = None
+        self._free = _pool()
+        self._overdraft: FrameBuffer | None = None
         self._waiting: deque[Callable[[], object]] = deque()
 
     @property
@@ -42,7 +47,7 @@ class FrameBuffers:
         """Whether somebody waits for memory."""
         return bool(self._waiting)
 
-    def take(self, size: int) -> bytearray | None:
+    def take(self, size: int) -> FrameBuffer | None:
         """A buffer for a frame of `size` bytes (or for the start of a large one), if there is room."""
         if self.full:
             return None
@@ -52,7 +57,7 @@ class FrameBuffers:
             return self._free.pop()
         return bytearray(capacity)
 
-    def grow(self, buffer: bytearray, size: int) -> bytearray | None:
+    def grow(self, buffer: FrameBuffer, size: int) -> FrameBuffer | None:
         """A copy of a full `buffer`, twice as large but within the frame's `size`, if there is room."""
         overdrawn = self.full
         if overdrawn and self._overdraft is not None and self._overdraft is not buffer:
@@ -66,9 +71,9 @@ class FrameBuffers:
         self.give(buffer)
         return larger
 
-    def give(self, buffer: bytearray) -> None:
+    def give(self, buffer: FrameBuffer) -> None:
         self.bytes_in_use -= len(buffer)
-        if len(buffer) == POOLED_BYTES and len(self._free) < POOLED_BUFFERS:
+        if isinstance(buffer, memoryview):
             self._free.append(buffer)
         if self._overdraft is buffer:
             self._overdraft = None
@@ -97,3 +102,18 @@ class FrameBuffers:
         waiting, self._waiting = self._waiting, deque()
         for resume in waiting:
             resume()
+
+
+def _pool() -> list[memoryview]:
+    """Buffers next to each other, so that they may lie in huge pages; each takes memory when first used.
+
+    All that producers send in bulk passes through them three times, to be received, checked and written. On
+    pages of the usual size, looking these up takes an eighth to a fifth of the broker's CPU time.
+    """
+    memory = mmap.mmap(-1, POOLED_BUFFERS * POOLED_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):
+            # A kernel may do without them.
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    view = memoryview(memory)
+    return [view[start : start + POOLED_BYTES] for start in range(0, len(view), POOLED_BYTES)]

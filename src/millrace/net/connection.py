@@ -18,7 +18,7 @@ from io import FileIO
 from time import monotonic
 from typing import Protocol, TypeAlias
 
-from millrace.net.buffers import FrameBuffers
+from millrace.net.buffers import FrameBuffer, FrameBuffers
 from millrace.net.busy_polling import BusyPolling
 from millrace.net.deferred import Deferred
 
@@ -119,7 +119,7 @@ class Connection:
         self.last_active = loop.time()
 
         # What has been received: a frame in the making, or bytes that came behind a request still pending.
-        self._partial: bytearray | None = None
+        self._partial: FrameBuffer | None = None
         self._filled = 0
         self._frame_size = 0
         self._frame_began = 0.0
@@ -271,7 +271,7 @@ class Connection:
         go_on = self._pause()
         self._buffers.wait(lambda: self._loop.call_soon(go_on))
 
-    def _receive_partial(self, partial: bytearray) -> None:
+    def _receive_partial(self, partial: FrameBuffer) -> None:
         if self._filled == len(partial):
             larger = self._buffers.grow(partial, self._frame_size)
             if larger is None:
@@ -290,7 +290,7 @@ class Connection:
             raise ConnectionResetError("closed by the client")
         return received
 
-    def _handle_partial(self, partial: bytearray) -> None:
+    def _handle_partial(self, partial: FrameBuffer) -> None:
         self._partial = None
         try:
             self._handle(memoryview(partial)[: self._frame_size])
