@@ -2,14 +2,14 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 
 import click
 from rich.console import Console
 
 from benchmarks import group_settings, idle_connections, log_size, offset_loading, page, report
-from benchmarks.brokers import BROKERS
+from benchmarks.brokers import BROKERS, MILLRACE, StartBroker, earlier
 from benchmarks.comparison import Comparison
 from benchmarks.figures import Figures
 from benchmarks.group_workloads import GROUP_WORKLOADS
@@ -33,6 +33,7 @@ if not console.is_terminal:
 @click.option("--rounds", default=5, help="Counted rounds of every load; figures are their medians.")
 @click.option("--quick", is_flag=True, help="A tenth of the work: a check that all runs, not a measurement.")
 @click.option("--broker", "brokers", multiple=True, type=click.Choice(list(BROKERS)), help="Only this one.")
+@click.option("--baseline", metavar="REVISION", help="Compare with millrace as of this commit instead.")
 @click.option("--gb", default=20.0, help="Size of the big log (log-size), if the disk has the room.")
 @click.option("--connections", default=10_000, help="How many idle connections (idle-connections).")
 @click.option("--commits", default=1_000_000, help="How many offset commits are loaded (offset-loading).")
@@ -43,21 +44,25 @@ def main(
     rounds: int,
     quick: bool,
     brokers: tuple[str, ...],
+    baseline: str | None,
     gb: float,
     connections: int,
     commits: int,
     keep: bool | None,
 ) -> None:
     """Compare millrace with Apache Kafka on this machine; without NAMES, in everything that has a bar."""
+    if baseline and (brokers or keep):
+        raise click.UsageError("--baseline compares millrace with itself, and its figures are not kept")
     chosen = list(brokers or BROKERS)
-    whole = not quick and not brokers
+    whole = not quick and not brokers and not baseline
     missed = False
     for kind, suite in SUITES.items():
         all_of_it = not names or kind in names
         compared = suite.names if all_of_it else [name for name in suite.names if name in names]
         if compared:
             kept = keep if keep is not None else whole and all_of_it
-            missed |= _compare(kind, compared, chosen, rounds=rounds, quick=quick, keep=kept)
+            with _starts(chosen, baseline) as starts:
+                missed |= _compare(kind, compared, starts, rounds=rounds, quick=quick, keep=kept)
     kept = keep if keep is not None else whole
     if page.LOG_SIZE in names:
         _columns(page.LOG_SIZE, lambda announce: log_size.run(gb, announce), keep=kept)
@@ -91,8 +96,18 @@ def main(
     sys.exit(1 if missed else 0)
 
 
+@contextmanager
+def _starts(brokers: list[str], baseline: str | None) -> Iterator[Mapping[str, StartBroker]]:
+    """What is compared: brokers by their names, or millrace with what it was."""
+    with earlier(baseline) if baseline else nullcontext() as start:
+        if start is None:
+            yield {name: BROKERS[name] for name in brokers}
+        else:
+            yield {MILLRACE: BROKERS[MILLRACE], f"{MILLRACE} at {baseline}": start}
+
+
 def _compare(
-    kind: str, names: list[str], brokers: list[str], *, rounds: int, quick: bool, keep: bool
+    kind: str, names: list[str], brokers: Mapping[str, StartBroker], *, rounds: int, quick: bool, keep: bool
 ) -> bool:
     """Run, print and perhaps store a comparison; returns whether a bar was missed."""
     with _progress() as announce:
@@ -103,11 +118,10 @@ def _compare(
 
 def _show(kind: str, figures: Figures, *, keep: bool) -> bool:
     """Print and perhaps store figures; returns whether a bar was missed."""
-    rows = figures.rows()
-    report.show(console, rows)
+    report.show(console, figures)
     if keep:
         page.keep(kind, _command(), figures.raw())
-    return any(row.verdict == "FAIL" for row in rows)
+    return any(row.verdict == "FAIL" for row in figures.rows())
 
 
 def _columns(

@@ -1,8 +1,16 @@
 """The brokers under test, each in its own process and started the way its users start it."""
 
+import compileall
+import io
+import os
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from millrace.testing import BrokerProcess
@@ -26,12 +34,32 @@ class Millrace(BrokerProcess):
 
     ready_seconds = 0.0
 
+    def __init__(self, properties: Mapping[str, str], source: Path | None = None) -> None:
+        super().__init__(properties)
+        self._source = source
+
     def start(self) -> None:
         started = time.monotonic()
-        super().start()
+        with _importing_from(self._source):
+            super().start()
         while not answers_api_versions(self.port):
             time.sleep(0.005)
         self.ready_seconds = time.monotonic() - started
+
+
+@contextmanager
+def _importing_from(source: Path | None) -> Iterator[None]:
+    """Let the processes that are started meanwhile use a copy of the source."""
+    before = os.environ.get("PYTHONPATH")
+    if source is not None:
+        os.environ["PYTHONPATH"] = str(source)
+    try:
+        yield
+    finally:
+        if source is not None:
+            del os.environ["PYTHONPATH"]
+            if before is not None:
+                os.environ["PYTHONPATH"] = before
 
 
 def apache_kafka(properties: Mapping[str, str]) -> ApacheKafka:
@@ -42,7 +70,21 @@ def apache_kafka(properties: Mapping[str, str]) -> ApacheKafka:
 StartBroker = Callable[[Mapping[str, str]], AbstractContextManager[RunningBroker]]
 """Takes what is not left at its default."""
 
-BROKERS: dict[str, StartBroker] = {
-    "millrace": Millrace,
-    "Apache Kafka": apache_kafka,
-}
+MILLRACE, APACHE_KAFKA = "millrace", "Apache Kafka"
+
+BROKERS: dict[str, StartBroker] = {MILLRACE: Millrace, APACHE_KAFKA: apache_kafka}
+
+
+@contextmanager
+def earlier(revision: str) -> Iterator[StartBroker]:
+    """millrace as it was at a revision of this repository."""
+    command = ["git", "archive", "--format=zip", revision, "src"]
+    packed = subprocess.run(command, check=False, cwd=Path(__file__).parent.parent, capture_output=True)
+    if packed.returncode:
+        raise SystemExit(packed.stderr.decode().strip())
+    with tempfile.TemporaryDirectory() as directory:
+        with zipfile.ZipFile(io.BytesIO(packed.stdout)) as archive:
+            archive.extractall(directory)
+        source = Path(directory, "src")
+        compileall.compile_dir(source, quiet=1)
+        yield partial(Millrace, source=source)

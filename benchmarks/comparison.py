@@ -5,10 +5,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-from benchmarks.brokers import BROKERS
+from benchmarks.brokers import APACHE_KAFKA, MILLRACE, StartBroker
 from benchmarks.figures import Figures
 from benchmarks.memory import full_page_cache
 from benchmarks.target import Target
@@ -23,19 +23,19 @@ Announce = Callable[[str], None]
 
 
 class Comparison:
-    """One benchmark run over some of a suite's workloads and some brokers."""
+    """One benchmark run over some of a suite's workloads, on millrace, a peer or both."""
 
     def __init__(
         self,
         suite: Suite,
         names: Sequence[str],
-        brokers: Sequence[str],
+        brokers: Mapping[str, StartBroker],
         *,
         rounds: int,
         quick: bool,
         announce: Announce,
     ) -> None:
-        self.figures = Figures()
+        self.figures = Figures(next((name for name in brokers if name != MILLRACE), APACHE_KAFKA))
         self._suite = suite
         self._names = names
         self._brokers = brokers
@@ -62,9 +62,9 @@ class Comparison:
 
     def _measure_start(self) -> None:
         for number in range(self._rounds):
-            for name in self._brokers:
+            for name, start in self._brokers.items():
                 self._announce(f"{name}: start {number + 1} of {self._rounds}")
-                with BROKERS[name](self._suite.properties) as broker:
+                with start(self._suite.properties) as broker:
                     for unit, bar in READY_BARS.items():
                         self.figures.add("start", unit, name, broker.ready_seconds, bar)
 
@@ -117,9 +117,9 @@ class Comparison:
     def _running(self) -> Iterator[dict[str, Target]]:
         with ExitStack() as stack:
             targets = {}
-            for name in self._brokers:
+            for name, start in self._brokers.items():
                 self._announce(f"starting {name}")
-                broker = stack.enter_context(BROKERS[name](self._suite.properties))
+                broker = stack.enter_context(start(self._suite.properties))
                 targets[name] = Target(broker.bootstrap, broker.pid)
             yield targets
 

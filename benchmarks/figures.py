@@ -1,9 +1,10 @@
-"""Figures of both brokers, gathered round by round and compared by their medians."""
+"""Figures of two brokers, gathered round by round and compared by their medians."""
 
 from collections import defaultdict
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, quantiles
 
+from benchmarks.brokers import APACHE_KAFKA, MILLRACE
 from benchmarks.workloads import Bar
 
 Rounds = dict[str, list[float]]
@@ -16,14 +17,16 @@ class Row:
     metric: str
     unit: str
     millrace: float | None
-    apache_kafka: float | None
+    peer: float | None
     bar: Bar | None
+    noisy: bool = False
+    """Whether the middle halves of both brokers' rounds overlap, so that the ratio may be chance."""
 
     @property
     def ratio(self) -> float | None:
-        if self.millrace is None or not self.apache_kafka:
+        if self.millrace is None or not self.peer:
             return None
-        return self.millrace / self.apache_kafka
+        return self.millrace / self.peer
 
     @property
     def verdict(self) -> str:
@@ -33,9 +36,10 @@ class Row:
 
 
 class Figures:
-    """Every measured value, by metric, unit and broker."""
+    """Every measured value of millrace and of a peer, by metric, unit and broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, peer: str = APACHE_KAFKA) -> None:
+        self.peer = peer
         self._bars: dict[tuple[str, str], Bar | None] = {}
         self._rounds: dict[tuple[str, str], Rounds] = defaultdict(lambda: defaultdict(list))
 
@@ -49,8 +53,10 @@ class Figures:
         rows = []
         for metric, unit in sorted(self._bars, key=lambda key: first_seen[key[0]]):
             rounds = self._rounds[metric, unit]
-            medians = _median(rounds, "millrace"), _median(rounds, "Apache Kafka")
-            rows.append(Row(metric, unit, *medians, self._bars[metric, unit]))
+            # The bars are set by Apache Kafka.
+            bar = self._bars[metric, unit] if self.peer == APACHE_KAFKA else None
+            medians = _median(rounds, MILLRACE), _median(rounds, self.peer)
+            rows.append(Row(metric, unit, *medians, bar, _overlap(rounds, MILLRACE, self.peer)))
         return rows
 
     def raw(self) -> list[dict[str, object]]:
@@ -59,8 +65,8 @@ class Figures:
             {
                 "metric": row.metric,
                 "unit": row.unit,
-                "millrace": row.millrace,
-                "Apache Kafka": row.apache_kafka,
+                MILLRACE: row.millrace,
+                self.peer: row.peer,
                 "ratio": row.ratio,
                 "bar": str(row.bar or ""),
                 "verdict": row.verdict,
@@ -73,3 +79,16 @@ class Figures:
 def _median(rounds: Rounds, broker: str) -> float | None:
     values = rounds.get(broker)
     return median(values) if values else None
+
+
+def _overlap(rounds: Rounds, *brokers: str) -> bool:
+    """Whether a quartile of one lies within the quartiles of the other."""
+    lows, highs = [], []
+    for broker in brokers:
+        values = rounds.get(broker, [])
+        if len(values) < 2:
+            return True
+        low, _, high = quantiles(values, n=4, method="inclusive")
+        lows.append(low)
+        highs.append(high)
+    return max(lows) <= min(highs)

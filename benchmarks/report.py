@@ -5,14 +5,16 @@ import math
 from rich.console import Console
 from rich.table import Column, Table
 
-from benchmarks.figures import Row
+from benchmarks.brokers import APACHE_KAFKA, MILLRACE
+from benchmarks.figures import Figures
 
 
-def show(console: Console, rows: list[Row]) -> None:
+def show(console: Console, figures: Figures) -> None:
     """Print the comparison."""
-    table = Table("", "", *_right("millrace", "Apache Kafka", "ratio", "bar"), "")
+    is_judged = figures.peer == APACHE_KAFKA
+    table = Table("", "", *_right(MILLRACE, figures.peer, "ratio", *["bar"] * is_judged), "")
     previous = ""
-    for row in rows:
+    for row in figures.rows():
         title = "" if row.metric == previous else row.metric
         previous = row.metric
         style = {"pass": "green", "FAIL": "bold red"}.get(row.verdict)
@@ -20,10 +22,9 @@ def show(console: Console, rows: list[Row]) -> None:
             title,
             row.unit,
             number_text(row.millrace),
-            number_text(row.apache_kafka),
+            number_text(row.peer),
             ratio_text(row.ratio),
-            str(row.bar or ""),
-            row.verdict,
+            *([str(row.bar or ""), row.verdict] if is_judged else ["noise" if row.noisy else ""]),
             style=style,
         )
     console.print(table)
