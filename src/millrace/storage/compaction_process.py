@@ -39,13 +39,15 @@ class CompactionProcess:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        if self._process.returncode is None:
-            self._process.kill()
-        await self._process.wait()
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        process = self._process
+        if process.returncode is None:
+            process.kill()
+        assert process.stdin is not None
+        process.stdin.close()
+        # Its pipes are closed when all has been read from them; a loop that ends before would leave them open.
+        await process.communicate()
         with suppress(ConnectionError):
-            await self._process.stdin.wait_closed()
+            await process.stdin.wait_closed()
 
     async def replacements(self) -> AsyncIterator[Replacement]:
         """Each finished segment; asking for the next lets the process go on."""
