@@ -1,5 +1,6 @@
 """The compaction process: its conversation with the broker, and how it dies."""
 
+import asyncio
 import json
 import os
 import signal
@@ -8,9 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+import uvloop
 
 from millrace.storage.compaction import Job, Source
+from millrace.storage.compaction_process import CompactionProcess
 from millrace.wire.records import Record, build_batch
 
 
@@ -151,3 +155,24 @@ def test_it_starts_without_the_brokers_machinery() -> None:
     script = "import sys, millrace.storage.compaction; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert not {"uvloop", "asyncio", "click", "rich", "confluent_kafka"} & set(loaded.stdout.split())
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_cancelled_at_any_step_it_leaves_no_process_behind(tmp_path: Path, steps: int) -> None:
+    before = psutil.Process().children()
+
+    async def compact() -> None:
+        async with CompactionProcess(make_job(tmp_path)) as process:
+            async for _ in process.replacements():
+                pass
+
+    async def cancel() -> None:
+        compacting = asyncio.ensure_future(compact())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        compacting.cancel()
+        await asyncio.gather(compacting, return_exceptions=True)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(cancel())
+    assert psutil.Process().children() == before

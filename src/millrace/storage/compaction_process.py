@@ -33,9 +33,18 @@ class CompactionProcess:
         self._process: Process
 
     async def __aenter__(self) -> Self:
-        self._process = await asyncio.create_subprocess_exec(
-            *COMMAND, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=MAX_LINE_BYTES
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                *COMMAND, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=MAX_LINE_BYTES
+            )
         )
+        try:
+            self._process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # Cancelled halfway, uvloop would forget the process, not end it.
+            self._process = await starting
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *exception: object) -> None:
@@ -44,7 +53,7 @@ class CompactionProcess:
             process.kill()
         assert process.stdin is not None
         process.stdin.close()
-        # Its pipes are closed when all has been read from them; a loop that ends before would leave them open.
+        # Its pipes are closed when all has been read from them; a loop that ends before leaves them open.
         await process.communicate()
         with suppress(ConnectionError):
             await process.stdin.wait_closed()
