@@ -43,11 +43,19 @@ class CompactionProcess:
         except asyncio.CancelledError:
             # Cancelled halfway, uvloop would forget the process, not end it.
             self._process = await starting
-            await self.__aexit__()
+            await self._end()
             raise
         return self
 
     async def __aexit__(self, *exception: object) -> None:
+        ending = asyncio.ensure_future(self._end())
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            await ending
+            raise
+
+    async def _end(self) -> None:
         process = self._process
         if process.returncode is None:
             process.kill()
