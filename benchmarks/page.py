@@ -43,17 +43,17 @@ other is stopped meanwhile (SIGSTOP), since an idle JVM takes CPU time too; roun
 is first in a round; the first two rounds of every load warm up and are not counted, figures are medians of
 the others.
 
-Loads run in a process of their own. Producing and consuming is librdkafka, called in batches. A consumer has
-its defaults but for `fetch.queue.backoff.ms`, 10 instead of 1000: when it holds 100,000 records it waits for
-so long, and an application that reads records of 100 B is through with them long before. With the default
-millrace is the slower one (GAPS.md); with a longer queue and larger fetches too, by 6 to 8 %. Requests of one
-record are prepared frames, pipelined over raw connections, since a client library would cost more than either
-broker. CPU is user and system time of the broker's process and its children; a GB is 10⁹ bytes of
-record values. Load and broker share the cores: a broker that needs less CPU leaves the client more, so
-throughput compares whole systems. Virtual machines give free memory back to their host and pay for each page
-that they take again, on this one up to 4 CPU s/GB, more than either broker spends on the bytes. So the page
-cache is filled before, as it is on a machine that has served for a while, and records are produced in bursts
-of 100 MB, before each of which as much memory as it takes is touched.
+Loads run in a process of their own. Producing and consuming is librdkafka, without Python between it and the
+records; a consumer has all its defaults, and counts. An application that is slower than that meets one of
+those defaults rather than the broker: whenever 100,000 records wait for it, librdkafka pauses for a second
+(`fetch.queue.backoff.ms`), as the row for Python shows. Requests of one record are prepared frames, pipelined
+over raw connections, since a client library would cost more than either broker. CPU is user and system time
+of the broker's process and its children; a GB is 10⁹ bytes of record values. Load and broker share the cores:
+a broker that needs less CPU leaves the client more, so throughput compares whole systems. Virtual machines
+give free memory back to their host and pay for each page that they take again, on some up to 4 CPU s/GB, more
+than either broker spends on the bytes. So the page cache is filled before, as it is on a machine that has
+served for a while, and records are produced in bursts of 100 MB, before each of which as much memory as it
+takes is touched.
 
 Latencies are mostly the machine's: librdkafka hands a record over to a thread of its own and back, and each
 of these steps, like each packet, wakes a virtual core that had gone to sleep. While requests follow closely,

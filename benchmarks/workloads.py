@@ -108,6 +108,16 @@ WORKLOADS = (
     ),
     _consume("consume-100", "consume 100 B records", records=5_000_000, record_bytes=100),
     _consume("consume-1k", "consume 1 KB records", records=2_000_000, record_bytes=1000),
+    Workload(
+        "consume-100-python",
+        "consume 100 B records in Python (confluent-kafka)",
+        "consume-in-python",
+        {"records": 1_000_000, "record_bytes": 100},
+        "records",
+        6,
+        {"records/s": None},
+        prefilled=True,
+    ),
     _one_message("one-message", "over one connection", at_least(4.0), connections=1),
     _one_message("one-message-8", "over eight connections", None, connections=8),
     Workload(
