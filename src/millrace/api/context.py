@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from millrace.api.fetch_pace import FetchPace
 from millrace.api.fetch_sessions import FetchSessions
 from millrace.clock import Clock
 from millrace.cluster.local import LocalCluster
@@ -36,6 +37,7 @@ class Context:
     # The connection
     listener: Listener
     client_host: str = ""
+    fetch_pace: FetchPace = field(default_factory=FetchPace, repr=False)
 
     # The request being handled
     api_version: int = 0

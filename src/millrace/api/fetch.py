@@ -1,13 +1,15 @@
 """Fetch v4-18. v7: sessions. v9: leader epochs. v12: flexible, diverging epochs. v13: topic ids.
 
 Records go out as file slices, by sendfile, unless they are few. A fetch that finds less than `min_bytes` is
-parked without a coroutine: see replication/waiting.py.
+parked without a coroutine: see replication/waiting.py. Clients without sessions are answered at a pace that
+they can keep: see fetch_pace.py.
 """
 
 from __future__ import annotations
 
 from millrace.api.context import Context
-from millrace.api.fetch_sessions import Fetch, Target
+from millrace.api.fetch_pace import MAX_BYTES
+from millrace.api.fetch_sessions import FINAL_EPOCH, Fetch, Key, Target
 from millrace.errors import Error, KafkaError
 from millrace.net.deferred import Deferred
 from millrace.replication.partition import Partition
@@ -29,11 +31,34 @@ COPIED_BYTES = 16 * 1024
 
 def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
     fetch = ctx.fetch_sessions.begin(request, uses_topic_ids=ctx.api_version >= TOPIC_IDS_FROM)
-    reading = _Reading(ctx, request)
+    if request.session_epoch == FINAL_EPOCH and ctx.config.millrace_fetch_pacing_enable:
+        return _answer_in_pace(ctx, request, fetch)
+    return _answer(ctx, request, fetch, _Reading(ctx, request))
+
+
+def _answer(
+    ctx: Context, request: FetchRequest, fetch: Fetch, reading: _Reading
+) -> FetchResponse | Deferred[FetchResponse]:
     reading.read_all(fetch.targets)
     if reading.missing_bytes <= 0 or request.max_wait_ms <= 0 or reading.urgent or not reading.partitions:
         return fetch.response(reading.results)
     return _Waiting(ctx, request, fetch, reading).response
+
+
+def _answer_in_pace(
+    ctx: Context, request: FetchRequest, fetch: Fetch
+) -> FetchResponse | Deferred[FetchResponse]:
+    """The answer, not before the client has had time for the one before it."""
+    pace, now = ctx.fetch_pace, ctx.clock.monotonic()
+    pace.asked(fetch.targets, now)
+    reading = _Reading(ctx, request, pace.max_bytes)
+    answer = _answer(ctx, request, fetch, reading)
+    wait_seconds = pace.answer(reading, now, request.max_wait_ms / 1000)
+    if wait_seconds <= 0 or isinstance(answer, Deferred):
+        return answer
+    late: Deferred[FetchResponse] = Deferred()
+    ctx.loop.call_later(wait_seconds, late.resolve, answer)
+    return late
 
 
 class _Waiting:
@@ -84,22 +109,28 @@ class _Reading:
         "_ctx",
         "_reads_committed",
         "_remaining_bytes",
+        "left",
         "missing_bytes",
         "partitions",
         "results",
+        "seen",
         "size",
         "urgent",
     )
 
-    def __init__(self, ctx: Context, request: FetchRequest) -> None:
+    def __init__(self, ctx: Context, request: FetchRequest, max_bytes: int = MAX_BYTES) -> None:
         self._ctx = ctx
-        self._remaining_bytes = min(request.max_bytes, ctx.config.fetch_max_bytes)
+        self._remaining_bytes = min(request.max_bytes, ctx.config.fetch_max_bytes, max_bytes)
         self.missing_bytes = min(request.min_bytes, self._remaining_bytes)
         self._reads_committed = request.isolation_level == READ_COMMITTED
         # What most answers say of aborted transactions.
         self._aborted: list[AbortedTransaction] | None = [] if self._reads_committed else None
         self.results: list[tuple[Target, PartitionData]] = []
         self.partitions: list[Partition] = []
+        self.left: list[Key] = []
+        """Partitions that have more than what was read."""
+        self.seen: list[Key] = []
+        """Partitions that were read to their end."""
         self.size = 0
         self.urgent = False
         """Whether something must be told at once, however few bytes there are."""
@@ -152,6 +183,8 @@ class _Reading:
             if asked.fetch_offset < partition.log.segments[-1].base_offset < end:
                 # A read ends with its segment: there is more, and no append that would tell of it.
                 self.urgent = True
+        next_offset = asked.fetch_offset if records is None else records.next_offset
+        (self.left if next_offset < end else self.seen).append(target.key)
         return data
 
     def _count(self, read_bytes: int) -> None:

@@ -32,18 +32,15 @@ Key = tuple[str, bytes, int]
 class Target:
     """One partition a fetch asks for, with what a session last told the client about it."""
 
-    __slots__ = ("partition", "told_high_watermark", "told_log_start_offset", "topic", "topic_id")
+    __slots__ = ("key", "partition", "told_high_watermark", "told_log_start_offset", "topic", "topic_id")
 
     def __init__(self, topic: str, topic_id: bytes, partition: FetchPartition) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.partition = partition
+        self.key: Key = (topic, topic_id, partition.partition)
         self.told_high_watermark = -1
         self.told_log_start_offset = -1
-
-    @property
-    def key(self) -> Key:
-        return self.topic, self.topic_id, self.partition.partition
 
     def is_news(self, data: PartitionData) -> bool:
         """Whether the client must hear of `data`; what it hears is remembered."""

@@ -121,6 +121,11 @@ class BrokerConfig:
         at_least=0,
         at_most=10_000,
     )
+    millrace_fetch_pacing_enable: bool = boolean(
+        True,
+        "Answer consumers that stop asking while there is more for them (librdkafka, when its queue is full)"
+        " at the pace of their applications.",
+    )
     num_partitions: int = integer(
         1, "Partitions of a topic that is created without saying how many.", at_least=1
     )
