@@ -241,3 +241,17 @@ def test_a_segment_that_has_become_shorter_is_a_storage_error(call: Call, ctx: C
     answer = only(call(of((0, 0)), 11))
     assert answer.error_code == Error.KAFKA_STORAGE_ERROR
     assert not answer.records
+
+
+def test_topics_in_zstandard_need_a_version_that_knows_it(call: Call, ctx: Context) -> None:
+    ctx.cluster.create_topic("dense", 1, configs={"compression.type": "zstd"})
+    ctx.partitions.get("dense", 0).append(memoryview(batch(b"a")))
+    refused = only(call(of((0, 0), topic="dense"), 9))
+    assert (refused.error_code, refused.records) == (Error.UNSUPPORTED_COMPRESSION_TYPE, b"")
+    assert values(only(call(of((0, 0), topic="dense"), 10))) == [b"a"]
+
+
+def test_of_a_partition_that_is_named_twice_the_last_counts(call: Call, ctx: Context) -> None:
+    put(ctx, b"a")
+    put(ctx, b"b")
+    assert values(only(call(of((0, 0), (0, 1), session_epoch=-1), 12))) == [b"b"]

@@ -87,3 +87,15 @@ def test_each_end_comes_with_its_own_leader_epoch(call: Call, ctx: Context) -> N
     request = at(EARLIEST)
     request.topics[0].name = "empty"
     assert find(call, request, 7).leader_epoch == -1
+
+
+def test_a_partition_that_is_named_twice_is_refused(call: Call) -> None:
+    request = at(LATEST)
+    request.topics[0].partitions *= 2
+    request.topics[0].partitions.append(ListOffsetsPartition(partition_index=7, timestamp=LATEST))
+    (topic,) = call(request, 5).topics
+    assert [partition.error_code for partition in topic.partitions] == [
+        Error.INVALID_REQUEST,
+        Error.INVALID_REQUEST,
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+    ]

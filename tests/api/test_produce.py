@@ -1,6 +1,7 @@
 """Produce: what is appended, what is refused, and how each is answered."""
 
 import inspect
+import time
 
 import pytest
 
@@ -8,6 +9,7 @@ from millrace.api import produce
 from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.net.connection import CloseConnection
+from millrace.wire.compression import Codec
 from millrace.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -147,3 +149,11 @@ def test_flush_messages_makes_the_answer_wait_for_the_disk(ctx: Context) -> None
     assert inspect.iscoroutine(waiting)
     assert only(ctx.loop.run_until_complete(waiting)).base_offset == 1
     assert log.recovery_point == 2
+
+
+def test_zstandard_needs_a_version_that_knows_it(call: Call) -> None:
+    records = [Record(offset=0, timestamp=int(time.time() * 1000), key=None, value=b"a")]
+    compressed = build_batch(records, codec=Codec.ZSTD)
+    assert only(call(to_orders(compressed), 6)).error_code == Error.UNSUPPORTED_COMPRESSION_TYPE
+    accepted = only(call(to_orders(compressed), 7))
+    assert (accepted.error_code, accepted.base_offset) == (Error.NONE, 0)

@@ -48,6 +48,17 @@ def test_kafkas_script_names_are_understood(run: Run, topic: str) -> None:
     assert run("kafka-topics.sh", "--create", "--topic", topic).stdout == f"Created topic {topic}.\n"
 
 
+def test_kafkas_script_for_starting_a_broker_is_understood(run_alone: Run) -> None:
+    result = run_alone("bin/kafka-server-start.sh", "/nonexistent/server.properties")
+    assert result.stderr == "error: cannot read /nonexistent/server.properties: No such file or directory\n"
+
+
+def test_zookeepers_script_says_that_it_is_not_needed(run_alone: Run) -> None:
+    result = run_alone("bin/zookeeper-server-start.sh", "config/zookeeper.properties")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("note: ZooKeeper is not needed")
+
+
 def test_a_wrong_option_is_one_error_with_exit_code_1(run_alone: Run) -> None:
     result = run_alone("topics", "--nonsense")
     assert result.exit_code == 1

@@ -44,6 +44,10 @@ def test_the_first_steps_of_an_old_tutorial_work_as_pasted(run: Run, topic: str)
     assert created.stdout == f"Created topic {topic}.\n"
     assert topic in run("topics", f"{EN}list", *zookeeper).stdout.split()
     run("console-producer", f"{EN}topic", topic, input="first\n")
-    read = run("console-consumer", *zookeeper, f"{EN}from-beginning{EN}topic", topic, "--max-messages", 1)
+    new = f"{EN}new-consumer"
+    read = run(
+        "console-consumer", *zookeeper, new, f"{EN}from-beginning{EN}topic", topic, "--max-messages", 1
+    )
     assert read.stdout == "first\n"
+    assert "note: --new-consumer is not needed" in read.stderr
     assert "note: --zookeeper is not needed" in read.stderr

@@ -28,6 +28,7 @@ from .healthy import TOPIC, HealthyClient
 from .raw import Closed, RawClient
 
 MANY = 10_000
+VERY_MANY = MAX_REQUEST_ELEMENTS - 100
 BROKER, TOPICS = 4, 2
 MAX_GROWTH_BYTES = 150 << 20
 
@@ -83,7 +84,7 @@ LARGE: dict[str, tuple[Request, int]] = {
                 FetchTopic(
                     topic=TOPIC,
                     partitions=[
-                        FetchPartition(partition=0, partition_max_bytes=1 << 20) for _ in range(MANY)
+                        FetchPartition(partition=0, partition_max_bytes=1 << 20) for _ in range(VERY_MANY)
                     ],
                 )
             ],
@@ -96,7 +97,7 @@ LARGE: dict[str, tuple[Request, int]] = {
                 ListOffsetsTopic(
                     name=TOPIC,
                     partitions=[
-                        ListOffsetsPartition(partition_index=0, timestamp=1) for _ in range(MANY // 5)
+                        ListOffsetsPartition(partition_index=0, timestamp=1) for _ in range(VERY_MANY)
                     ],
                 )
             ]

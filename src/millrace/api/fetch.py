@@ -1,4 +1,4 @@
-"""Fetch v4-18. v7: sessions. v9: leader epochs. v12: flexible, diverging epochs. v13: topic ids.
+"""Fetch v4-18. v7: sessions. v9: leader epochs. v10: zstd. v12: flexible, diverging epochs. v13: topic ids.
 
 Records go out as file slices, by sendfile, unless they are few. A fetch that finds less than `min_bytes` is
 parked without a coroutine: see replication/waiting.py. Clients without sessions are answered at a pace that
@@ -22,6 +22,7 @@ from millrace.wire.messages.fetch import (
     PartitionData,
 )
 
+ZSTD_FROM = 10
 TOPIC_IDS_FROM = 13
 READ_COMMITTED = 1
 NO_EPOCH = -1
@@ -154,6 +155,8 @@ class _Reading:
         asked = target.partition
         partition = self._find(target)
         partition.check_leader_epoch(asked.current_leader_epoch)
+        if self._ctx.api_version < ZSTD_FROM and partition.log.config.compression_type == "zstd":
+            raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE)
         data = PartitionData(
             partition_index=asked.partition,
             high_watermark=partition.high_watermark,

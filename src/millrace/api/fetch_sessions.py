@@ -123,7 +123,8 @@ class FetchSessions:
         epoch = request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
-            targets = list(_targets(request))
+            # Of a partition that is named twice, the last counts, as in Kafka.
+            targets = list({target.key: target for target in _targets(request)}.values())
             session = self._create(targets, uses_topic_ids) if epoch == INITIAL_EPOCH else None
             return SessionFetch(session, everything=True) if session else Fetch(targets)
         session = self._continue(request, uses_topic_ids)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
+
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
@@ -28,11 +31,15 @@ NOT_FOUND = TimestampOffset(offset=-1, timestamp_ms=-1, leader_epoch=-1)
 
 def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     isolation = request.isolation_level
+    named = Counter(
+        (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
+    )
+    repeated = {partition for partition, times in named.items() if times > 1}
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_find(ctx, topic.name, asked, isolation) for asked in topic.partitions],
+                partitions=[_find(ctx, topic.name, asked, isolation, repeated) for asked in topic.partitions],
             )
             for topic in request.topics
         ]
@@ -40,10 +47,16 @@ def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
 
 
 def _find(
-    ctx: Context, topic: str, asked: ListOffsetsPartition, isolation_level: int
+    ctx: Context,
+    topic: str,
+    asked: ListOffsetsPartition,
+    isolation_level: int,
+    repeated: Collection[tuple[str, int]],
 ) -> ListOffsetsPartitionResponse:
     response = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     try:
+        if (topic, asked.partition_index) in repeated:
+            raise KafkaError(Error.INVALID_REQUEST)
         partition = ctx.partitions.get(topic, asked.partition_index)
         partition.check_leader_epoch(asked.current_leader_epoch)
         if asked.timestamp < 0 and ctx.api_version < LOWEST_VERSION.get(asked.timestamp, 0):

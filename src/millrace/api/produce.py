@@ -1,4 +1,4 @@
-"""Produce v3-13 (advertised from 0). v9: flexible. v10: new leader in the answer. v13: topic ids.
+"""Produce v3-13 (advertised from 0). v7: zstd. v9: flexible. v10: new leader in the answer. v13: topic ids.
 
 Transactions (KIP-890): v11 clients know TRANSACTION_ABORTABLE. From v12 on a first batch makes its partition
 part of the transaction; before, it must have been added.
@@ -20,6 +20,7 @@ from millrace.replication.partition import Partition
 from millrace.storage.append_origin import AppendOrigin
 from millrace.storage.log import Appended
 from millrace.storage.validation import InvalidRecords
+from millrace.wire.compression import Codec
 from millrace.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -29,11 +30,12 @@ from millrace.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from millrace.wire.records import HEADER_BYTES, BatchHeader, read_header
+from millrace.wire.records import CODEC_MASK, HEADER_BYTES, BatchHeader, read_header
 
 logger = logging.getLogger(__name__)
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+ZSTD_FROM = 7
 KNOWS_ABORTABLE_FROM = 11
 JOINS_TRANSACTIONS_FROM = 12
 TOPIC_IDS_FROM = 13
@@ -114,6 +116,8 @@ def _append(
             )
         if data.records is None:
             raise KafkaError(Error.INVALID_RECORD, f"no records for {topic}-{data.index}")
+        if ctx.api_version < ZSTD_FROM:
+            _refuse_zstd(data.records)
         if request.transactional_id is None:
             appended = partition.append(data.records)
         else:
@@ -129,6 +133,14 @@ def _append(
     if partition.log.unflushed_messages >= partition.log.config.flush_messages:
         unflushed.append((partition, response))
     return response
+
+
+def _refuse_zstd(records: memoryview) -> None:
+    """Whoever speaks so old a version would not be able to read it."""
+    if len(records) >= HEADER_BYTES and read_header(records).attributes & CODEC_MASK == Codec.ZSTD:
+        raise KafkaError(
+            Error.UNSUPPORTED_COMPRESSION_TYPE, f"Zstandard needs Produce from version {ZSTD_FROM} on"
+        )
 
 
 def _append_transactional(

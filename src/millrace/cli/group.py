@@ -47,6 +47,11 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
 }
 
+# Scripts of Kafka's whose command has another name here.
+SCRIPTS = {"server-start": "broker"}
+# What tutorials start first, and nobody needs here.
+NOT_NEEDED = ("zookeeper-server-start",)
+
 INTERRUPTED = 130
 
 
@@ -69,6 +74,10 @@ class LazyGroup(click.Group):
         """Find the command; `kafka-topics.sh` is `topics`."""
         name = args[0].rpartition("/")[2].removesuffix(".sh").removesuffix(".bat")
         name = name.removeprefix("kafka-")
+        name = SCRIPTS.get(name, name)
+        if name in NOT_NEEDED:
+            click.echo("note: ZooKeeper is not needed; `millrace up` starts a broker by itself", err=True)
+            ctx.exit()
         known = self.list_commands(ctx)
         if name not in known and not name.startswith("-"):
             import difflib

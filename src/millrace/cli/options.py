@@ -97,7 +97,11 @@ def broker_options(
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
         def with_target(
-            bootstrap_server: str | None, command_config: Path | None, zookeeper: str | None, **rest: Any
+            bootstrap_server: str | None,
+            command_config: Path | None,
+            zookeeper: str | None,
+            new_consumer: bool,
+            **rest: Any,
         ) -> Any:
             properties = read_properties(command_config) if command_config else {}
             target = Target(
@@ -107,11 +111,14 @@ def broker_options(
                 click.echo(
                     f"note: --zookeeper is not needed; asking the broker at {target.bootstrap}", err=True
                 )
+            if new_consumer:
+                click.echo("note: --new-consumer is not needed; there are no others any more", err=True)
             return function(target=target, **rest)
 
         servers = ["--bootstrap-server", *(["--broker-list"] if broker_list else [])]
         for option in (
             click.option("--zookeeper", metavar="HOST:PORT", hidden=True),
+            click.option("--new-consumer", is_flag=True, hidden=True),
             click.option(
                 "--command-config",
                 *config_names,

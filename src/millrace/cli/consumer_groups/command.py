@@ -106,7 +106,6 @@ _BELONGS_TO = {
     metavar="MS",
     help="How long to wait for an answer.",
 )
-@click.option("--new-consumer", is_flag=True, hidden=True)
 def command(
     *,
     target: Target,
@@ -116,7 +115,6 @@ def command(
     delete_offsets: bool,
     reset_offsets: bool,
     validate_regex: str | None,
-    new_consumer: bool,
     timeout_ms: int,
     **options: Any,
 ) -> int:
@@ -129,8 +127,6 @@ def command(
         reset_offsets=reset_offsets,
         validate_regex=validate_regex is not None,
     )
-    if new_consumer:
-        click.echo("note: --new-consumer is not needed; there are no others any more", err=True)
     _check_combination(action, options)
     if validate_regex is not None:
         _validate_regex(validate_regex)
