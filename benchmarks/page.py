@@ -79,7 +79,9 @@ everything else meanwhile.""",
     LOG_SIZE: """\
 millrace alone, one partition: the same operations on a small log and on a big one. Fetches start at random
 offsets of the whole log; their pages are brought into memory first, so that the disk is not measured.""",
-    IDLE_CONNECTIONS: "Clients that have said hello and are silent, held open by another process.",
+    IDLE_CONNECTIONS: """\
+10,000 clients, unless the command below says otherwise, that have said hello and are silent, held open by
+another process.""",
     PIPELINES: """\
 A pipeline as `millrace run` runs it, on millrace's log, beside the same job written by hand with the
 default settings of PySpark and of its connector, on Apache Kafka (the column of that name). Topics have one
