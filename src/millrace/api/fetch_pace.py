@@ -50,6 +50,7 @@ class FetchPace:
         "_changed",
         "_due",
         "_held",
+        "_is_behind",
         "_left",
         "_sent",
         "max_bytes",
@@ -59,7 +60,9 @@ class FetchPace:
         self._bytes_per_second = inf
         # When the next answer may go out.
         self._due = 0.0
-        # When each partition that there is more of was last answered.
+        # Whether there is more than the client was sent; once it has a pace, of which partitions, and when
+        # each of them was last answered.
+        self._is_behind = False
         self._left: dict[Key, float] = {}
         # What was sent since the client last stopped: from when to when, and how much.
         self._began = self._answered = 0.0
@@ -72,16 +75,20 @@ class FetchPace:
 
     def asked(self, targets: Iterable[Target], now: float) -> None:
         """The client asks for more of these."""
-        left, latest = self._left, now - PAUSE_SECONDS
-        if not left:
+        if not self._is_behind:
             # It has seen everything there was: what comes is new.
             self._began, self._sent = now, 0
-        elif min(left.values()) < latest and any(
-            # A pause that began before the last change says nothing of it.
-            self._changed < left.get(target.key, now) < latest
-            for target in targets
-        ):
+        elif self._has_stopped(targets, now - PAUSE_SECONDS):
             self._slow_down(now)
+
+    def _has_stopped(self, targets: Iterable[Target], before: float) -> bool:
+        """Whether the client has not asked for more of something for long."""
+        if self._bytes_per_second == inf:
+            return self._answered < before
+        # When it is sent about what it can take, it may stop for a part of the partitions.
+        answered = [self._left[target.key] for target in targets if target.key in self._left]
+        # A pause that began before the last change says nothing of it.
+        return any(self._changed < moment < before for moment in answered)
 
     def _slow_down(self, now: float) -> None:
         """Take the speed at which it took records, but no less than what it got with its pauses."""
@@ -95,6 +102,16 @@ class FetchPace:
 
     def answer(self, answer: Answer, now: float, max_wait_seconds: float) -> float:
         """Take note of an answer; returns how long it should wait."""
+        wait_seconds = 0.0
+        if self._bytes_per_second < inf:
+            wait_seconds = self._take_time(answer, now, max_wait_seconds)
+            now += wait_seconds
+        self._is_behind = bool(answer.left or self._left)
+        self._answered = now
+        self._sent += answer.size
+        return wait_seconds
+
+    def _take_time(self, answer: Answer, now: float, max_wait_seconds: float) -> float:
         for key in answer.seen:
             self._left.pop(key, None)
         if not answer.left:
@@ -102,11 +119,8 @@ class FetchPace:
         wait_seconds = min(max(self._due - now, 0.0), max_wait_seconds)
         now += wait_seconds
         self._left.update(dict.fromkeys(answer.left, now))
-        if self._bytes_per_second < inf:
-            self._speed_up(now)
-            self._due = now + answer.size / self._bytes_per_second
-        self._answered = now
-        self._sent += answer.size
+        self._speed_up(now)
+        self._due = now + answer.size / self._bytes_per_second
         return wait_seconds
 
     def _speed_up(self, now: float) -> None:
@@ -115,3 +129,4 @@ class FetchPace:
         if self._bytes_per_second > MAX_BYTES_PER_SECOND:
             self._bytes_per_second = inf
             self._held = self.max_bytes = MAX_BYTES
+            self._left.clear()
