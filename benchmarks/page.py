@@ -46,14 +46,14 @@ the others.
 Loads run in a process of their own. Producing and consuming is librdkafka, without Python between it and the
 records; a consumer has all its defaults, and counts. An application that is slower than that meets one of
 those defaults rather than the broker: whenever 100,000 records wait for it, librdkafka pauses for a second
-(`fetch.queue.backoff.ms`), as the row for Python shows. Requests of one record are prepared frames, pipelined
-over raw connections, since a client library would cost more than either broker. CPU is user and system time
-of the broker's process and its children; a GB is 10⁹ bytes of record values. Load and broker share the cores:
-a broker that needs less CPU leaves the client more, so throughput compares whole systems. Virtual machines
-give free memory back to their host and pay for each page that they take again, on some up to 4 CPU s/GB, more
-than either broker spends on the bytes. So the page cache is filled before, as it is on a machine that has
-served for a while, and records are produced in bursts of 100 MB, before each of which as much memory as it
-takes is touched.
+(`fetch.queue.backoff.ms`). Millrace then answers at the application's pace, so that it pauses less; the row
+for Python shows both. Requests of one record are prepared frames, pipelined over raw connections, since a
+client library would cost more than either broker. CPU is user and system time of the broker's process and its
+children; a GB is 10⁹ bytes of record values. Load and broker share the cores: a broker that needs less CPU
+leaves the client more, so throughput compares whole systems. Virtual machines give free memory back to their
+host and pay for each page that they take again, on some up to 4 CPU s/GB, more than either broker spends on
+the bytes. So the page cache is filled before, as it is on a machine that has served for a while, and records
+are produced in bursts of 100 MB, before each of which as much memory as it takes is touched.
 
 Latencies are mostly the machine's: librdkafka hands a record over to a thread of its own and back, and each
 of these steps, like each packet, wakes a virtual core that had gone to sleep. While requests follow closely,
