@@ -146,6 +146,22 @@ def test_waiting_for_new_records_is_no_pause() -> None:
     assert pace.answer(Read(PARTITION_BYTES, [target.key]), 110.001, MAX_WAIT_SECONDS) == 0
 
 
+def test_a_partition_that_is_asked_for_no_more_does_not_count() -> None:
+    pace = FetchPace()
+    client = Client(pace, 60 * MB, 6)
+    client.received_in(10)
+    assert client.pauses
+    # Another member has taken five of them over; of the one that is left everything has been read.
+    target, now = Target("t", bytes(16), FetchPartition(partition=0)), client.now
+    for _ in range(1000):
+        pace.asked([target], now)
+        pace.answer(Read(0, [], [target.key]), now, MAX_WAIT_SECONDS)
+        now += 10
+    later = Client(pace, 60 * MB, 1)
+    later.now = now
+    assert later.received_in(60) > 0.65 * 60 * 60 * MB
+
+
 class Reader:
     """Fetches one batch at a time of a topic that has many."""
 

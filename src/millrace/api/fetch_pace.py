@@ -16,6 +16,8 @@ from millrace.api.fetch_sessions import Key, Target
 
 # Whoever asks for more only after that long had stopped asking; others are back within milliseconds.
 PAUSE_SECONDS = 0.5
+# A partition that nobody has asked for in so long is another client's now.
+GONE_SECONDS = 10.0
 # The part of its speed that a client is sent at first.
 CAUTION = 0.9
 # How much faster answers become in a second, for each second since the client last stopped: slowly where it
@@ -114,6 +116,8 @@ class FetchPace:
     def _take_time(self, answer: Answer, now: float, max_wait_seconds: float) -> float:
         for key in answer.seen:
             self._left.pop(key, None)
+        if self._left and min(self._left.values()) < now - GONE_SECONDS:
+            self._left = {key: moment for key, moment in self._left.items() if moment >= now - GONE_SECONDS}
         if not answer.left:
             return 0.0
         wait_seconds = min(max(self._due - now, 0.0), max_wait_seconds)
