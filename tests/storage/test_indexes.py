@@ -106,3 +106,21 @@ def test_lookups_agree_with_a_plain_list(tmp_path_factory, steps, stored, trunca
         assert index.floor_position(3 * probe) == (at_or_before[-1] if at_or_before else None)
     index.write()
     assert path.read_bytes() == b"".join(struct.pack(">ii", o - 1000, p) for o, p in plain)
+
+
+@pytest.mark.parametrize("left_bytes", [0, 3, 8, 13])
+def test_a_search_in_a_file_that_has_become_shorter_ends_where_the_file_does(tmp_path, left_bytes):
+    offset_index, time_index = (
+        kind(tmp_path / kind.__name__, 0, Disk(), 0) for kind in (OffsetIndex, TimeIndex)
+    )
+    for number in range(1, 4):
+        offset_index.append(number, 10 * number)
+        time_index.append_if_later(number, number)
+    for index in (offset_index, time_index):
+        index.write()
+        with index.path.open("rb+") as file:
+            file.truncate(left_bytes)
+    entry = offset_index.floor_position(15)
+    assert entry == (OffsetPosition(1, 10) if left_bytes >= 8 else None)
+    stamped = time_index.floor_timestamp(1)
+    assert stamped == (TimestampEntry(1, 1) if left_bytes >= 12 else None)

@@ -6,7 +6,10 @@ file open. What a crash loses is rebuilt from the segment, which recovery has to
 
 import os
 import struct
+import sys
+from array import array
 from bisect import bisect_right
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -17,6 +20,8 @@ _MAX_BUFFERED_BYTES = 64 * 1024
 _WINDOW_ENTRIES = 512
 
 Entry: TypeAlias = tuple[int, int]
+Columns: TypeAlias = "tuple[array[int], array[int]]"
+"""Entries column by column, which can be searched without a call of Python for each step."""
 
 
 class Index:
@@ -25,18 +30,19 @@ class Index:
     __slots__ = ("_buffered", "_disk", "_stored", "_window", "_window_start", "base_offset", "path")
 
     ENTRY: ClassVar[struct.Struct]
+    TYPES: ClassVar[tuple[str, str]]
 
     def __init__(self, path: Path, base_offset: int, disk: Disk, stored_bytes: int) -> None:
         self.path = path
         self.base_offset = base_offset
         self._disk = disk
         self._stored = stored_bytes // self.ENTRY.size
-        self._buffered = bytearray()
-        self._window = b""
+        self._buffered = self._columns()
+        self._window: Columns | None = None
         self._window_start = 0
 
     def __len__(self) -> int:
-        return self._stored + len(self._buffered) // self.ENTRY.size
+        return self._stored + len(self._buffered[0])
 
     @property
     def size(self) -> int:
@@ -46,53 +52,50 @@ class Index:
     def clear(self) -> None:
         """Forget every entry; the next write replaces the file's content."""
         self._stored = 0
-        self._buffered.clear()
-        self._window = b""
+        self._buffered = self._columns()
+        self._window = None
 
     def write(self) -> None:
         """Bring the file up to date, at its exact size."""
-        self._disk.write_at(self.path, self._stored * self.ENTRY.size, self._buffered)
-        self._stored += len(self._buffered) // self.ENTRY.size
-        self._buffered.clear()
+        count = len(self._buffered[0])
+        values = chain.from_iterable(zip(*self._buffered, strict=True))
+        content = struct.pack(f">{''.join(self.TYPES) * count}", *values)
+        self._disk.write_at(self.path, self._stored * self.ENTRY.size, content)
+        self._stored += count
+        self._buffered = self._columns()
 
     def _append(self, first: int, second: int) -> None:
-        self._buffered += self.ENTRY.pack(first, second)
-        if len(self._buffered) >= _MAX_BUFFERED_BYTES:
+        firsts, seconds = self._buffered
+        firsts.append(first)
+        seconds.append(second)
+        if len(firsts) * self.ENTRY.size >= _MAX_BUFFERED_BYTES:
             self.write()
 
     def _entry(self, number: int) -> Entry:
         if number >= self._stored:
-            return self._buffered_entry(number - self._stored)
-        if not 0 <= number - self._window_start < len(self._window) // self.ENTRY.size:
-            with self._disk.open_for_reading(self.path) as file:
-                return self._stored_entry(file.fileno(), number)
-        return self._window_entry(number - self._window_start)
+            return _row(self._buffered, number - self._stored)
+        if self._window is not None and 0 <= number - self._window_start < len(self._window[0]):
+            return _row(self._window, number - self._window_start)
+        with self._disk.open_for_reading(self.path) as file:
+            return self._stored_entry(file.fileno(), number)
 
     def _count_up_to(self, column: int, value: int) -> int:
         """How many entries have at most value in a column."""
-        buffered = len(self._buffered) // self.ENTRY.size
-        if buffered and self._buffered_entry(0)[column] <= value:
-            return self._stored + self._search(self._buffered, column, value)
+        buffered = self._buffered[column]
+        if buffered and buffered[0] <= value:
+            return self._stored + bisect_right(buffered, value)
         if not self._stored:
             return 0
-        if not self._window_decides(column, value):
-            self._move_window(column, value)
-        return self._window_start + self._search(self._window, column, value)
+        window = self._window
+        if window is None or not self._decides(window[column], value):
+            window = self._move_window(column, value)
+        return self._window_start + bisect_right(window[column], value)
 
-    def _search(self, entries: bytes | bytearray, column: int, value: int) -> int:
-        unpack_from, size = self.ENTRY.unpack_from, self.ENTRY.size
-        numbers = range(len(entries) // size)
-        return bisect_right(numbers, value, key=lambda number: unpack_from(entries, number * size)[column])
+    def _decides(self, window: "array[int]", value: int) -> bool:
+        """Whether the first entry past value is in the window."""
+        return bool(window) and (self._window_start == 0 or window[0] <= value) and window[-1] > value
 
-    def _window_decides(self, column: int, value: int) -> bool:
-        entries = len(self._window) // self.ENTRY.size
-        return (
-            entries > 0
-            and (self._window_start == 0 or self._window_entry(0)[column] <= value)
-            and self._window_entry(entries - 1)[column] > value
-        )
-
-    def _move_window(self, column: int, value: int) -> None:
+    def _move_window(self, column: int, value: int) -> Columns:
         """Read the entries around the first one past value, after as few single ones as lead there."""
         low, high = 0, self._stored
         with self._disk.open_for_reading(self.path) as file:
@@ -106,8 +109,17 @@ class Index:
             # One more than the search needs, to see that the next one is past value.
             high = min(high + 1, self._stored)
             size = self.ENTRY.size
-            self._window = os.pread(fd, (high - low) * size, low * size)
+            content = os.pread(fd, (high - low) * size, low * size)
+            # A damaged file may end within an entry.
+            self._window = self._columns(content[: len(content) // size * size])
             self._window_start = low
+        return self._window
+
+    def _columns(self, content: bytes = b"") -> Columns:
+        """The entries of a piece of the file."""
+        rows = list(self.ENTRY.iter_unpack(content))
+        first, second = self.TYPES
+        return array(first, [row[0] for row in rows]), array(second, [row[1] for row in rows])
 
     def _floor(self, column: int, value: int) -> Entry | None:
         count = self._count_up_to(column, value)
@@ -116,23 +128,20 @@ class Index:
     def _keep(self, count: int) -> None:
         """Drop all entries but the first ones."""
         if count >= self._stored:
-            del self._buffered[(count - self._stored) * self.ENTRY.size :]
+            for column in self._buffered:
+                del column[count - self._stored :]
         else:
             self._stored = count
-            self._buffered.clear()
-            self._window = b""
-
-    def _buffered_entry(self, number: int) -> Entry:
-        first, second = self.ENTRY.unpack_from(self._buffered, number * self.ENTRY.size)
-        return first, second
-
-    def _window_entry(self, number: int) -> Entry:
-        first, second = self.ENTRY.unpack_from(self._window, number * self.ENTRY.size)
-        return first, second
+            self._buffered = self._columns()
+            self._window = None
 
     def _stored_entry(self, fd: int, number: int) -> Entry:
         first, second = self.ENTRY.unpack(os.pread(fd, self.ENTRY.size, number * self.ENTRY.size))
         return first, second
+
+
+def _row(columns: Columns, number: int) -> Entry:
+    return columns[0][number], columns[1][number]
 
 
 class OffsetPosition(NamedTuple):
@@ -148,6 +157,7 @@ class OffsetIndex(Index):
     __slots__ = ()
 
     ENTRY = struct.Struct(">ii")
+    TYPES = ("i", "i")
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry past the last one."""
@@ -173,6 +183,13 @@ class OffsetIndex(Index):
         """The last entry at or before a file position."""
         return self._absolute(self._floor(1, position))
 
+    def _columns(self, content: bytes = b"") -> Columns:
+        # Both columns are alike, so that all of it is done in C: readers of small batches come here often.
+        words = array("i", content)
+        if sys.byteorder == "little":
+            words.byteswap()
+        return words[::2], words[1::2]
+
     def _absolute(self, entry: Entry | None) -> OffsetPosition | None:
         return None if entry is None else OffsetPosition(self.base_offset + entry[0], entry[1])
 
@@ -190,6 +207,7 @@ class TimeIndex(Index):
     __slots__ = ("_last_timestamp",)
 
     ENTRY = struct.Struct(">qi")
+    TYPES = ("q", "i")
 
     def __init__(self, path: Path, base_offset: int, disk: Disk, stored_bytes: int) -> None:
         super().__init__(path, base_offset, disk, stored_bytes)

@@ -344,7 +344,7 @@ class Segment:
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch that holds or follows an offset; None past the segment's last batch."""
-        start, _ = self._indexed(lambda: self.offset_index.floor_offset(offset))
+        start, _ = self._indexed(self.offset_index.floor_offset, offset)
         for position, header in self.headers(start):
             if header.last_offset >= offset:
                 return position, header
@@ -361,7 +361,7 @@ class Segment:
 
     def cut(self, start: int, limit: int) -> tuple[int, BatchHeader]:
         """The first batch from start on that ends past limit, which must lie before the segment's end."""
-        indexed, found = self._indexed(lambda: self.offset_index.floor_position(limit))
+        indexed, found = self._indexed(self.offset_index.floor_position, limit)
         if found is not None and indexed >= start and indexed + found.size > limit:
             # As it is with batches that are larger than the index's interval.
             return indexed, found
@@ -370,16 +370,19 @@ class Segment:
                 return position, header
         raise CorruptBatch(f"{self.path(LOG_SUFFIX)}: no batch ends past position {limit}")
 
-    def _indexed(self, lookup: Callable[[], OffsetPosition | None]) -> tuple[int, BatchHeader | None]:
+    def _indexed(
+        self, lookup: Callable[..., OffsetPosition | None], *sought: int
+    ) -> tuple[int, BatchHeader | None]:
         """The batch that an index entry leads to, or the segment's start."""
-        self.ensure_indexes()
-        entry = lookup()
+        if not self._indexes_checked:
+            self.ensure_indexes()
+        entry = lookup(*sought)
         if entry is None:
             return 0, None
         header = self._batch_of(entry)
         if header is None:
             self._rebuild_indexes(f"entry {entry.offset} -> {entry.position} leads to no such batch")
-            entry = lookup()
+            entry = lookup(*sought)
             return (entry.position, self._batch_of(entry)) if entry else (0, None)
         return entry.position, header
 
