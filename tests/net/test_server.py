@@ -7,12 +7,12 @@ import errno
 import io
 import itertools
 import logging
-import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +20,7 @@ from millrace.net import connection
 from millrace.net.buffers import POOLED_BYTES, SCRATCH_BYTES
 from millrace.net.connection import SENDING_SECONDS_PER_TURN, CloseConnection, Connection, Dispatch, Reply
 from millrace.net.deferred import Deferred
+from millrace.net.file_sender import FileSender
 from millrace.net.server import Server
 from millrace.storage.file_slice import FileSlice
 
@@ -210,13 +211,13 @@ async def test_whoever_asks_for_much_lets_others_have_their_turn(
     path.write_bytes(bytes(100_000))
     pieces, events = 20, list[str]()
     ticks = itertools.count()
-    sendfile = os.sendfile
+    send = FileSender.send
 
-    def send_and_let_another_ask(out_fd: int, in_fd: int, offset: int, count: int) -> int:
+    def send_and_let_another_ask(*arguments: Any, **options: Any) -> int:
         if not events:
             other.sendall(frame(b"a question"))
         events.append("file")
-        return sendfile(out_fd, in_fd, offset, count)
+        return send(*arguments, **options)
 
     def dispatch(request: memoryview) -> Reply:
         if request == b"a question":
@@ -225,7 +226,7 @@ async def test_whoever_asks_for_much_lets_others_have_their_turn(
         size = struct.pack(">i", pieces * 100_000)
         return [size, *(FileSlice(io.FileIO(path), 0, 100_000) for _ in range(pieces))]
 
-    monkeypatch.setattr(os, "sendfile", send_and_let_another_ask)
+    monkeypatch.setattr(FileSender, "send", send_and_let_another_ask)
     # Half of a turn's time passes from look to look.
     monkeypatch.setattr(connection, "monotonic", lambda: next(ticks) * SENDING_SECONDS_PER_TURN / 2)
     async with serving(dispatch) as (server, port):

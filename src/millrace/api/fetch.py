@@ -1,8 +1,8 @@
 """Fetch v4-18. v7: sessions. v9: leader epochs. v10: zstd. v12: flexible, diverging epochs. v13: topic ids.
 
-Records go out as file slices, by sendfile, unless they are few. A fetch that finds less than `min_bytes` is
-parked without a coroutine: see replication/waiting.py. Clients without sessions are answered at a pace that
-they can keep: see fetch_pace.py.
+Records go out as file slices, from the page cache, unless they are few. A fetch that finds less than
+`min_bytes` is parked without a coroutine: see replication/waiting.py. Clients without sessions are answered
+at a pace that they can keep: see fetch_pace.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One client's connection: frames in, handled one at a time in order, replies out.
 
-Reads and writes go straight to a non-blocking socket (event-loop transports cannot sendfile). A request
+Reads and writes go straight to a non-blocking socket (event-loop transports cannot send files). A request
 whose reply is not there yet stops the reading of further ones, so that a slow or greedy client waits in
 its own socket buffer and nowhere else.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 import struct
 from collections import deque
@@ -21,14 +20,13 @@ from typing import Protocol, TypeAlias
 from millrace.net.buffers import FrameBuffer, FrameBuffers
 from millrace.net.busy_polling import BusyPolling
 from millrace.net.deferred import Deferred
+from millrace.net.file_sender import FileSender
 
 logger = logging.getLogger(__name__)
 
 SIZE = struct.Struct(">i")
-# How long files are sent in a turn of the loop, and how much in one call, which goes on for as long as the
-# client keeps up: one hungry consumer must not starve the others.
+# How long files are sent in a turn of the loop: one hungry consumer must not starve the others.
 SENDING_SECONDS_PER_TURN = 0.001
-SENDFILE_BYTES = 4 * 1024 * 1024
 BUFFERS_PER_SEND = 64
 # However many requests of a client wait, others get their turn after so many pieces of replies, or so long.
 PIECES_PER_TURN = 64
@@ -78,6 +76,7 @@ class Connection:
         "_busy_polling",
         "_dispatch",
         "_fd",
+        "_files",
         "_filled",
         "_frame_began",
         "_frame_size",
@@ -103,6 +102,7 @@ class Connection:
         loop: asyncio.AbstractEventLoop,
         buffers: FrameBuffers,
         busy_polling: BusyPolling,
+        files: FileSender,
         max_frame_bytes: int,
         on_close: Callable[[Connection], None],
     ) -> None:
@@ -111,6 +111,7 @@ class Connection:
         self._loop = loop
         self._buffers = buffers
         self._busy_polling = busy_polling
+        self._files = files
         self._max_frame_bytes = max_frame_bytes
         self._on_close = on_close
         self._dispatch: Dispatch
@@ -372,10 +373,11 @@ class Connection:
 
     def _send_bytes(self, first: Bytes) -> None:
         outgoing = self._outgoing
-        if len(outgoing) == 1:
-            sent = self._socket.send(first)
+        if len(outgoing) == 1 or not isinstance(outgoing[1], BYTES):
+            # More follows at once: let the kernel fill whole packets.
+            sent = self._socket.send(first, socket.MSG_MORE if len(outgoing) > 1 else 0)
             if sent == len(first):
-                outgoing.clear()
+                outgoing.popleft()
                 return
         else:
             buffers: list[Bytes] = []
@@ -383,7 +385,6 @@ class Connection:
                 if not isinstance(chunk, BYTES) or len(buffers) == BUFFERS_PER_SEND:
                     break
                 buffers.append(chunk)
-            # More follows at once: let the kernel fill whole packets.
             flags = socket.MSG_MORE if len(buffers) < len(outgoing) else 0
             sent = self._socket.sendmsg(buffers, (), flags)
         self._drop_sent(sent)
@@ -400,8 +401,9 @@ class Connection:
             outgoing.popleft()
 
     def _send_file(self, piece: FileRange) -> None:
-        length = min(piece.length, SENDFILE_BYTES)
-        sent = os.sendfile(self._fd, piece.file.fileno(), piece.position, length)
+        sent = self._files.send(
+            self._fd, piece.file.fileno(), piece.position, piece.length, more=len(self._outgoing) > 1
+        )
         if sent == piece.length:
             self._outgoing.popleft()
         elif sent == 0:

@@ -13,6 +13,7 @@ from typing import Any
 from millrace.net.buffers import FrameBuffers
 from millrace.net.busy_polling import BusyPolling
 from millrace.net.connection import Connection, Dispatch
+from millrace.net.file_sender import FileSender
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class Server:
         self._max_idle_seconds = max_idle_seconds
         self._buffers = FrameBuffers(max_bytes_in_flight)
         self._busy_polling = BusyPolling(loop, busy_poll_seconds)
+        self._files = FileSender()
         self._congestion_control = _congestion_control()
         self._listening: list[socket.socket] = []
         self._sweep: asyncio.TimerHandle | None = None
@@ -132,6 +134,7 @@ class Server:
             loop=self._loop,
             buffers=self._buffers,
             busy_polling=self._busy_polling,
+            files=self._files,
             max_frame_bytes=self._max_frame_bytes,
             on_close=self.connections.discard,
         )
@@ -161,6 +164,7 @@ class Server:
             sock.close()
         for connection in list(self.connections):
             connection.close("the broker stops")
+        self._files.close()
 
 
 def _congestion_control() -> bytes:

@@ -6,7 +6,7 @@ from millrace.disk import OpenFile
 
 
 class FileSlice:
-    """Bytes of a segment for sendfile; keeps the file open while referenced."""
+    """Bytes of a segment, to be sent from the page cache; keeps the file open while referenced."""
 
     __slots__ = ("file", "length", "next_offset", "position")
 
