@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from millrace.net.file_sender import PIPE_BYTES, SPLICED_BYTES, FileSender
 
 # Not a number of pages, and no two pieces of it are alike.
 CONTENT = b"".join(number.to_bytes(4, "big") for number in range(3 * PIPE_BYTES // 4))[:-3]
+
+# Where Linux's tcp_info has tcpi_data_segs_out.
+DATA_PACKETS_SENT = 156
 
 needs_splice = pytest.mark.skipif(not hasattr(os, "splice"), reason="this system has no splice")
 
@@ -51,6 +55,11 @@ class Client:
             assert chunk
             self.received += chunk
             size -= len(chunk)
+
+    def packets_sent(self) -> int:
+        """How many packets with data it took."""
+        info = self.near.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, DATA_PACKETS_SENT + 4)
+        return int.from_bytes(info[DATA_PACKETS_SENT:], sys.byteorder)
 
     def close(self) -> None:
         self.near.close()
@@ -135,13 +144,18 @@ def test_a_file_that_ends_early_is_sent_as_far_as_it_goes(
     assert files.send(client.near.fileno(), segment, 100_000, 100_000, more=False) == 0
 
 
-def test_more_that_follows_shares_the_last_packet(files: FileSender, segment: int, client: Client) -> None:
-    client.near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+@needs_splice
+def test_what_follows_shares_the_last_packet(
+    files: FileSender, segment: int, client: Client, other: Client
+) -> None:
     length = SPLICED_BYTES + 1
-    assert files.send(client.near.fileno(), segment, 0, length, more=True) == length
-    client.near.send(b"the end")
-    client.receive(length + len(b"the end"))
-    assert client.received == CONTENT[:length] + b"the end"
+    for receiver, more in ((client, True), (other, False)):
+        receiver.near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        assert files.send(receiver.near.fileno(), segment, 0, length, more=more) == length
+        receiver.near.send(b"the end")
+        receiver.receive(length + len(b"the end"))
+        assert receiver.received == CONTENT[:length] + b"the end"
+    assert client.packets_sent() < other.packets_sent()
 
 
 @needs_splice

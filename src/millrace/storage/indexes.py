@@ -9,7 +9,6 @@ import struct
 import sys
 from array import array
 from bisect import bisect_right
-from itertools import chain
 from pathlib import Path
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -57,11 +56,9 @@ class Index:
 
     def write(self) -> None:
         """Bring the file up to date, at its exact size."""
-        count = len(self._buffered[0])
-        values = chain.from_iterable(zip(*self._buffered, strict=True))
-        content = struct.pack(f">{''.join(self.TYPES) * count}", *values)
+        content = b"".join(map(self.ENTRY.pack, *self._buffered))
         self._disk.write_at(self.path, self._stored * self.ENTRY.size, content)
-        self._stored += count
+        self._stored = len(self)
         self._buffered = self._columns()
 
     def _append(self, first: int, second: int) -> None:
