@@ -1,6 +1,7 @@
 """The index files: Kafka's bytes, and lookups across what is stored and what is still in memory."""
 
 import struct
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -83,7 +84,11 @@ def test_entries_move_to_the_file_in_blocks(offset_index, monkeypatch):
     st.sampled_from([2, 5, 512]),
 )
 def test_lookups_agree_with_a_plain_list(tmp_path_factory, steps, stored, truncated, window):
-    indexes._WINDOW_ENTRIES = window
+    with patch.object(indexes, "_WINDOW_ENTRIES", window):
+        check_lookups(tmp_path_factory, steps, stored, truncated)
+
+
+def check_lookups(tmp_path_factory, steps, stored, truncated):
     path = tmp_path_factory.mktemp("index") / "index"
     index = OffsetIndex(path, 1000, Disk(), 0)
     plain = []
@@ -108,8 +113,12 @@ def test_lookups_agree_with_a_plain_list(tmp_path_factory, steps, stored, trunca
     assert path.read_bytes() == b"".join(struct.pack(">ii", o - 1000, p) for o, p in plain)
 
 
+@pytest.mark.parametrize("window", [1, 2, 512])
 @pytest.mark.parametrize("left_bytes", [0, 3, 8, 13])
-def test_a_search_in_a_file_that_has_become_shorter_ends_where_the_file_does(tmp_path, left_bytes):
+def test_a_search_in_a_file_that_has_become_shorter_ends_where_the_file_does(
+    tmp_path, monkeypatch, left_bytes, window
+):
+    monkeypatch.setattr(indexes, "_WINDOW_ENTRIES", window)
     offset_index, time_index = (
         kind(tmp_path / kind.__name__, 0, Disk(), 0) for kind in (OffsetIndex, TimeIndex)
     )
@@ -124,3 +133,12 @@ def test_a_search_in_a_file_that_has_become_shorter_ends_where_the_file_does(tmp
     assert entry == (OffsetPosition(1, 10) if left_bytes >= 8 else None)
     stamped = time_index.floor_timestamp(1)
     assert stamped == (TimestampEntry(1, 1) if left_bytes >= 12 else None)
+
+
+def test_an_entry_that_is_gone_is_a_failure_of_the_disk(offset_index):
+    for number in range(1, 4):
+        offset_index.append(1000 + number, 10 * number)
+    offset_index.write()
+    offset_index.path.write_bytes(b"")
+    with pytest.raises(OSError, match="has become shorter"):
+        offset_index.last()

@@ -74,7 +74,10 @@ class Index:
         if self._window is not None and 0 <= number - self._window_start < len(self._window[0]):
             return _row(self._window, number - self._window_start)
         with self._disk.open_for_reading(self.path) as file:
-            return self._stored_entry(file.fileno(), number)
+            entry = self._stored_entry(file.fileno(), number)
+        if entry is None:
+            raise OSError(f"{self.path} has become shorter")
+        return entry
 
     def _count_up_to(self, column: int, value: int) -> int:
         """How many entries have at most value in a column."""
@@ -99,7 +102,8 @@ class Index:
             fd = file.fileno()
             while high - low > _WINDOW_ENTRIES:
                 middle = (low + high) // 2
-                if self._stored_entry(fd, middle)[column] <= value:
+                entry = self._stored_entry(fd, middle)
+                if entry is not None and entry[column] <= value:
                     low = middle
                 else:
                     high = middle
@@ -132,8 +136,12 @@ class Index:
             self._buffered = self._columns()
             self._window = None
 
-    def _stored_entry(self, fd: int, number: int) -> Entry:
-        first, second = self.ENTRY.unpack(os.pread(fd, self.ENTRY.size, number * self.ENTRY.size))
+    def _stored_entry(self, fd: int, number: int) -> Entry | None:
+        """One entry of the file; None where the file has become shorter."""
+        content = os.pread(fd, self.ENTRY.size, number * self.ENTRY.size)
+        if len(content) < self.ENTRY.size:
+            return None
+        first, second = self.ENTRY.unpack(content)
         return first, second
 
 
