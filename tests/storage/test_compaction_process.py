@@ -7,9 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import psutil
 import pytest
@@ -161,30 +163,43 @@ def test_it_starts_without_the_brokers_machinery() -> None:
     assert not {"uvloop", "asyncio", "click", "rich", "confluent_kafka"} & set(loaded.stdout.split())
 
 
+@pytest.fixture(scope="module")
+def quiet_process() -> Iterator[Executor]:
+    """A process in which nothing else opens files; brokers and clients of other tests live in this one."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        yield process
+
+
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 class TestCancelled:
     """Whatever it was about to do, no process stays behind and no pipe stays open."""
 
     @pytest.mark.parametrize("steps", range(8))
-    def test_while_it_starts(self, tmp_path: Path, new_loop: NewLoop, steps: int) -> None:
-        async def cancel() -> None:
-            compacting = asyncio.ensure_future(compact(make_job(tmp_path)))
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            compacting.cancel()
-            await asyncio.gather(compacting, return_exceptions=True)
+    def test_while_it_starts(
+        self, quiet_process: Executor, tmp_path: Path, new_loop: NewLoop, steps: int
+    ) -> None:
+        before, after = quiet_process.submit(run, new_loop, cancel_while_it_starts, tmp_path, steps).result()
+        assert before == after
 
-        run_and_leave_nothing(cancel(), new_loop)
+    def test_when_it_is_done(self, quiet_process: Executor, tmp_path: Path, new_loop: NewLoop) -> None:
+        before, after = quiet_process.submit(run, new_loop, cancel_when_it_is_done, tmp_path).result()
+        assert before == after
 
-    def test_when_it_is_done(self, tmp_path: Path, new_loop: NewLoop) -> None:
-        async def cancel() -> None:
-            compacting = asyncio.ensure_future(
-                compact(make_job(tmp_path), lambda: asyncio.get_running_loop().call_soon(compacting.cancel))
-            )
-            await asyncio.gather(compacting, return_exceptions=True)
-            assert compacting.cancelled()
 
-        run_and_leave_nothing(cancel(), new_loop)
+async def cancel_while_it_starts(directory: Path, steps: int) -> None:
+    compacting = asyncio.ensure_future(compact(make_job(directory)))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    compacting.cancel()
+    await asyncio.gather(compacting, return_exceptions=True)
+
+
+async def cancel_when_it_is_done(directory: Path) -> None:
+    compacting = asyncio.ensure_future(
+        compact(make_job(directory), lambda: asyncio.get_running_loop().call_soon(compacting.cancel))
+    )
+    await asyncio.gather(compacting, return_exceptions=True)
+    assert compacting.cancelled()
 
 
 async def compact(job: Job, done: Callable[[], object] = lambda: None) -> None:
@@ -194,12 +209,27 @@ async def compact(job: Job, done: Callable[[], object] = lambda: None) -> None:
         done()
 
 
-def run_and_leave_nothing(work: Coroutine[Any, Any, None], new_loop: NewLoop) -> None:
+class Held(NamedTuple):
+    """What a process holds of the system."""
+
+    children: list[int]
+    open_files: int
+
+    @classmethod
+    def now(cls) -> Self:
+        process = psutil.Process()
+        return cls([child.pid for child in process.children()], process.num_fds())
+
+
+def run(
+    new_loop: NewLoop, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object
+) -> tuple[Held, Held]:
+    """Do the work; returns what this process held before and after."""
     # The first loop of a process may keep files open for those to come.
     new_loop().close()
-    # What other tests left open is closed now and not meanwhile.
+    # What the work before left open is closed now and not meanwhile.
     gc.collect()
-    before = psutil.Process().children(), psutil.Process().num_fds()
+    before = Held.now()
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(work)
-    assert (psutil.Process().children(), psutil.Process().num_fds()) == before
+        runner.run(work(*arguments))
+    return before, Held.now()
