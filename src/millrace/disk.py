@@ -74,6 +74,11 @@ class Disk:
         """Make a file's content durable."""
         os.fsync(fd)
 
+    def forget_pages(self, fd: int) -> None:
+        """Have a file read from the disk next, except what still waits to be written there."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
     def fsync_directory(self, directory: Path) -> None:
         """Make creations, renames and removals in a directory durable."""
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

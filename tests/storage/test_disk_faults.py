@@ -1,6 +1,7 @@
 """Full and failing disks: the log stays valid, and goes on when the disk does."""
 
 import errno
+import os
 
 import pytest
 
@@ -119,11 +120,58 @@ def test_an_index_that_cannot_be_written_does_not_stop_appends(
     assert len(log.segments[0].offset_index) == 9
 
 
-def test_a_failed_fsync_leaves_the_recovery_point(open_log, make_batch, disk):
+def test_after_a_failed_fsync_no_later_one_is_trusted(open_log, make_batch, disk):
+    log = open_log()
+    log.append(make_batch(), leader_epoch=0)
+    log.flush()
+    log.append(make_batch(), leader_epoch=0)
+    disk.fail_next_fsync()
+    fails(log.flush)
+    fails(log.flush)
+    assert log.recovery_point == 1
+
+
+def test_after_a_failed_fsync_a_log_is_read_but_not_written(open_log, make_batch, disk):
     log = open_log()
     log.append(make_batch(), leader_epoch=0)
     disk.fail_next_fsync()
     fails(log.flush)
+    with pytest.raises(KafkaError, match=r"events-0 is read-only: .* \(Input/output error\).* restart"):
+        log.append(make_batch(), leader_epoch=0)
+    assert log.log_end_offset == 1
+    assert log.read(0, 1, min_one_batch=True) is not None
+
+
+def test_what_the_kernel_could_not_write_is_forgotten_before_a_recovery_looks(
+    open_log, make_batch, disk, monkeypatch
+):
+    """The disk is one on which the last batch has not arrived, whatever reading the file still shows."""
+    log = open_log()
+    log.append(make_batch(), leader_epoch=0)
+    log.flush()
+    on_disk = log.segments[0].size
+    log.append(make_batch(), leader_epoch=0)
+    disk.fail_next_fsync()
+    fails(log.flush)
+    monkeypatch.setattr(type(disk), "forget_pages", lambda _, fd: os.ftruncate(fd, on_disk))
+    fails(log.close)
+    log = open_log(recovery_point=1)
+    assert log.log_end_offset == 1
+    log.append(make_batch(), leader_epoch=0)
+    log.close()
+
+
+def test_a_file_that_cannot_be_opened_for_a_flush_is_tried_again(open_log, make_batch, disk, monkeypatch):
+    log = open_log()
+    log.append(make_batch(), leader_epoch=0)
+    log.roll()
+
+    def exhausted(*_, **__):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(disk), "open_for_reading", exhausted)
+        fails(log.flush)
     assert log.recovery_point == 0
     log.flush()
     assert log.recovery_point == 1

@@ -106,7 +106,7 @@ class Upkeep:
         self._dirty = {
             partition: self._dirty.get(partition) or _Dirty(now, partition.log.size)
             for partition in self._partitions
-            if partition.log.unflushed_messages
+            if partition.log.unflushed_messages and partition.log.read_only_reason is None
         }
         for partition, dirty in list(self._dirty.items()):
             if dirty.is_due(partition.log, now):
@@ -121,7 +121,7 @@ class Upkeep:
                 await self._run_in_thread(flush.run)
                 flush.complete()
         except (OSError, KafkaError) as error:
-            logger.error("cannot flush %s-%d: %s; it is tried again", partition.topic, partition.index, error)
+            logger.error("cannot flush %s-%d: %s", partition.topic, partition.index, error)
 
     def _checkpoint_seconds(self) -> float:
         return self._config.log_flush_offset_checkpoint_interval_ms / 1000

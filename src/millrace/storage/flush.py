@@ -11,7 +11,7 @@ from millrace.storage.segment import INDEX_SUFFIXES, Segment
 class Flush:
     """One flush under way: run() blocks and belongs in a thread, complete() belongs on the loop."""
 
-    __slots__ = ("_advance", "_directories", "_disk", "_files", "_indexes", "end_offset")
+    __slots__ = ("_directories", "_disk", "_end", "_failure", "_files", "_indexes", "end_offset")
 
     def __init__(
         self,
@@ -21,19 +21,20 @@ class Flush:
         files: Sequence[OpenFile],
         indexes: Sequence[Path],
         end_offset: int,
-        advance: Callable[[int], None],
+        end: Callable[[int, OSError | None], None],
     ) -> None:
         self._disk = disk
         self._directories = directories
         self._files = files
         self._indexes = indexes
-        self._advance = advance
+        self._end = end
+        self._failure: OSError | None = None
         self.end_offset = end_offset
 
     def run(self) -> None:
         """Wait until everything up to end_offset is on disk; touches nothing that the loop owns."""
         for file in self._files:
-            self._disk.fsync(file.fileno())
+            self._sync(file)
         for path in self._indexes:
             self._sync_index(path)
         for directory in self._directories:
@@ -42,10 +43,17 @@ class Flush:
     def _sync_index(self, path: Path) -> None:
         try:
             with self._disk.open_for_reading(path) as file:
-                self._disk.fsync(file.fileno())
+                self._sync(file)
         except FileNotFoundError:
             # Retention was faster.
             return
+
+    def _sync(self, file: OpenFile) -> None:
+        try:
+            self._disk.fsync(file.fileno())
+        except OSError as failure:
+            # Unlike a file that cannot be opened, this is not mended by trying again.
+            self._failure = failure
 
     def _sync_directory(self, directory: Path) -> None:
         try:
@@ -55,8 +63,8 @@ class Flush:
             return
 
     def complete(self) -> None:
-        """Move the log's recovery point, once run() has returned."""
-        self._advance(self.end_offset)
+        """Tell the log, once run() has returned; raises KafkaError where the disk refused something."""
+        self._end(self.end_offset, self._failure)
 
 
 def changed_directories(

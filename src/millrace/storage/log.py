@@ -78,6 +78,7 @@ class Log:
         "log_start_offset",
         "partition",
         "producers",
+        "read_only_reason",
         "recovery_point",
         "segments",
         "topic",
@@ -128,6 +129,7 @@ class Log:
         self.log_start_offset = loaded.segments[0].base_offset
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = 0
+        self.read_only_reason: str | None = None
         self._leader_epochs = loaded.leader_epochs
         self.producers = loaded.producers
         self._has_aborted_transactions = any(
@@ -187,6 +189,7 @@ class Log:
         self, records: memoryview, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> Appended:
         """Append a batch; a refused one raises KafkaError and changes nothing."""
+        self._check_writable()
         rules = self._rules
         now_ms = self._clock.now_ms()
         header = check_header(records, rules, now_ms, origin)
@@ -440,6 +443,7 @@ class Log:
 
         Run its run() in a thread, then its complete() on the loop.
         """
+        self._check_writable()
         if self.recovery_point == self.log_end_offset:
             return None
         with self._storing("flush"):
@@ -458,11 +462,22 @@ class Log:
             files=[segment.file for segment in dirty],
             indexes=derived,
             end_offset=self.log_end_offset,
-            advance=self._advance_recovery_point,
+            end=self._end_flush,
         )
 
-    def _advance_recovery_point(self, offset: int) -> None:
+    def _end_flush(self, offset: int, failure: OSError | None) -> None:
+        if failure is not None:
+            # The kernel forgets what it could not write and reports that once, so no later flush tells.
+            self.read_only_reason = (
+                f"{self.directory.name} is read-only: it cannot be flushed ({failure.strerror or failure}). "
+                "Mend the disk and restart the broker; what has reached the disk is kept"
+            )
+        self._check_writable()
         self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
+
+    def _check_writable(self) -> None:
+        if self.read_only_reason is not None:
+            raise KafkaError(Error.KAFKA_STORAGE_ERROR, self.read_only_reason)
 
     def flush(self) -> None:
         """Force everything appended so far to disk, and wait for it."""
@@ -479,11 +494,19 @@ class Log:
 
     def close(self) -> None:
         """Flush, complete the indexes and keep the producers, so that opening needs no recovery."""
+        if self.read_only_reason is not None:
+            self._forget_unwritten()
         self.flush()
         self._write_indexes(self._active.complete_indexes)
         self._take_snapshot()
         self._active.give_back_space(for_good=True)
         self.abandon()
+
+    def _forget_unwritten(self) -> None:
+        """Let the recovery see what the disk has, not what the kernel still remembers."""
+        with self._storing("read"):
+            for segment in self.segments[self._reader.segment_number(self.recovery_point) :]:
+                self._disk.forget_pages(segment.file.fileno())
 
     def abandon(self) -> None:
         """Let go of all files and leave the directory as a killed process would."""
