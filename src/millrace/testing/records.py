@@ -69,10 +69,23 @@ class Output(list[Any]):
 def create_topics(bootstrap: str, names: Iterable[str]) -> None:
     """Make those of these topics that are not there, with the broker's own number of partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
-    known = admin.list_topics(timeout=SECONDS).topics
-    wanted = [NewTopic(name) for name in set(names) - known.keys()]
-    for future in admin.create_topics(wanted).values() if wanted else ():
-        future.result(SECONDS)
+    missing = set(names) - _listed(admin)
+    for future in admin.create_topics([NewTopic(name) for name in missing]).values() if missing else ():
+        try:
+            future.result(SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+    # A cluster lists a topic only some time after it has said that it was created.
+    deadline = time.monotonic() + SECONDS
+    while missing := missing - _listed(admin):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{bootstrap} created {', '.join(sorted(missing))} but does not list it")
+        time.sleep(0.02)
+
+
+def _listed(admin: AdminClient) -> set[str]:
+    return set(admin.list_topics(timeout=SECONDS).topics)
 
 
 def write_records(bootstrap: str, topic: LogTopic, records: Iterable[Any]) -> int:
