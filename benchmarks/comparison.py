@@ -96,7 +96,8 @@ class Comparison:
 
     def _fill(self, target: Target, topic: str, workload: Workload) -> None:
         target.create_topic(topic, workload.partitions)
-        run_load("produce", target, {"topic": topic, **workload.sized(quick=self._quick)})
+        # Both brokers hold the same then, and every fetch finds as much.
+        run_load("produce", target, {"topic": topic, "evenly": True, **workload.sized(quick=self._quick)})
 
     def _round(self, target: Target, topic: str, workload: Workload) -> dict[str, float]:
         # What earlier rounds left to write would otherwise be written during this one.

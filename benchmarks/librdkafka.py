@@ -6,7 +6,9 @@ says and counts what it receives by itself, leaves the brokers as the difference
 """
 
 import ctypes
+from collections.abc import Iterable
 from importlib.metadata import distribution
+from itertools import cycle
 from typing import Any
 
 PRODUCER, CONSUMER = 0, 1
@@ -58,25 +60,34 @@ class TopicPartitions(ctypes.Structure):
 
 
 class BatchProducer:
-    """Sends the same value over and over, as fast as librdkafka can."""
+    """Sends the same value over and over, as fast as librdkafka can.
 
-    def __init__(self, topic: str, value: bytes, settings: Settings, *, batch: int = 1000) -> None:
+    Records go to the given partitions in turn, a thousand each, or where librdkafka's partitioner sends them:
+    to one partition for ten milliseconds, then to another, so that some get several times what others get.
+    """
+
+    def __init__(
+        self, topic: str, value: bytes, settings: Settings, *, partitions: Iterable[int] = (), batch: int = 1000
+    ) -> None:
         self._library = _load()
         self._client = _new_client(self._library, PRODUCER, settings)
         self._topic = self._library.rd_kafka_topic_new(self._client, topic.encode(), None)
         # The payload is not copied, so it must live as long as the producer.
         self._payload = ctypes.create_string_buffer(value, len(value))
         self._messages = (Message * batch)()
+        self._partitions = cycle(partitions or [PARTITION_UNASSIGNED])
         for message in self._messages:
             message.payload = ctypes.addressof(self._payload)
             message.length = len(value)
 
     def send(self, count: int) -> None:
-        """Queue `count` records, spread over the partitions, and wait until all are answered."""
-        while count > 0:
+        """Queue `count` records and wait until all are answered."""
+        for partition in self._partitions:
+            if count <= 0:
+                break
             size = min(count, len(self._messages))
             queued = self._library.rd_kafka_produce_batch(
-                self._topic, PARTITION_UNASSIGNED, BLOCK_WHEN_THE_QUEUE_IS_FULL, self._messages, size
+                self._topic, partition, BLOCK_WHEN_THE_QUEUE_IS_FULL, self._messages, size
             )
             count -= queued
         while self._library.rd_kafka_flush(self._client, 1000):

@@ -24,11 +24,16 @@ def throughput(
     acks: str = "all",
     idempotent: bool = False,
     batch_records: int = 100_000,
+    evenly: bool = False,
 ) -> dict[str, float]:
-    """Send `records` records and wait for the last acknowledgement."""
+    """Send `records` records and wait for the last acknowledgement.
+
+    They go where librdkafka's partitioner sends them, unless all partitions are to get as many.
+    """
     settings = {**SETTINGS, "bootstrap.servers": target.bootstrap, "acks": acks}
     settings |= {"enable.idempotence": str(idempotent).lower(), "batch.num.messages": batch_records}
-    producer = BatchProducer(topic, b"x" * record_bytes, settings)
+    partitions = target.partitions(topic) if evenly else ()
+    producer = BatchProducer(topic, b"x" * record_bytes, settings, partitions=partitions)
     producer.send(1000)
     before = target.record_count(topic)
     spent = Spent()
