@@ -14,6 +14,7 @@ from typing import Any
 PRODUCER, CONSUMER = 0, 1
 PARTITION_UNASSIGNED = -1
 BLOCK_WHEN_THE_QUEUE_IS_FULL = 0x4
+RECORDS_PER_CALL = 1000
 
 Settings = dict[str, str | int]
 
@@ -67,14 +68,14 @@ class BatchProducer:
     """
 
     def __init__(
-        self, topic: str, value: bytes, settings: Settings, *, partitions: Iterable[int] = (), batch: int = 1000
+        self, topic: str, value: bytes, settings: Settings, *, partitions: Iterable[int] = ()
     ) -> None:
         self._library = _load()
         self._client = _new_client(self._library, PRODUCER, settings)
         self._topic = self._library.rd_kafka_topic_new(self._client, topic.encode(), None)
         # The payload is not copied, so it must live as long as the producer.
         self._payload = ctypes.create_string_buffer(value, len(value))
-        self._messages = (Message * batch)()
+        self._messages = (Message * RECORDS_PER_CALL)()
         self._partitions = cycle(partitions or [PARTITION_UNASSIGNED])
         for message in self._messages:
             message.payload = ctypes.addressof(self._payload)
