@@ -3,11 +3,11 @@
 import struct
 
 import pytest
-from crc32c import crc32c
 
 from millrace.config import LogConfig
 from millrace.errors import Error, KafkaError
 from millrace.storage.validation import InvalidRecords
+from millrace.wire.checksum import crc32c
 from millrace.wire.compression import Codec
 from millrace.wire.records import (
     ATTRIBUTES_POSITION,

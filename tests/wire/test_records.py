@@ -6,12 +6,12 @@ import cramjam
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
-from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace.errors import Error, KafkaError
 from millrace.wire import compression
+from millrace.wire.checksum import crc32c
 from millrace.wire.compression import Codec, compress, decompress
 from millrace.wire.records import (
     ATTRIBUTES_POSITION,
