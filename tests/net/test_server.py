@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import io
 import itertools
 import logging
+import mmap
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +20,15 @@ import pytest
 
 from millrace.net import connection
 from millrace.net.buffers import POOLED_BYTES, SCRATCH_BYTES
-from millrace.net.connection import SENDING_SECONDS_PER_TURN, CloseConnection, Connection, Dispatch, Reply
+from millrace.net.connection import (
+    CLOSE_PART_BYTES,
+    SENDING_SECONDS_PER_TURN,
+    CloseConnection,
+    Connection,
+    Dispatch,
+    Place,
+    Reply,
+)
 from millrace.net.deferred import Deferred
 from millrace.net.file_sender import FileSender
 from millrace.net.server import Server
@@ -36,7 +46,13 @@ def echo(request: memoryview) -> Reply:
 
 
 @asynccontextmanager
-async def serving(dispatch: Dispatch, **limits: float) -> AsyncIterator[tuple[Server, int]]:
+async def serving(
+    dispatch: Dispatch, place: Place | None = None, **limits: float
+) -> AsyncIterator[tuple[Server, int]]:
+    def new_client(connection: Connection, host: str, index: int) -> Dispatch:
+        connection.place = place
+        return dispatch
+
     options: dict[str, float] = {
         "max_frame_bytes": MAX_FRAME,
         "max_bytes_in_flight": 64 * 1024 * 1024,
@@ -44,7 +60,7 @@ async def serving(dispatch: Dispatch, **limits: float) -> AsyncIterator[tuple[Se
         "max_idle_seconds": 600.0,
     }
     server = Server(
-        lambda connection, host, index: dispatch,
+        new_client,
         loop=asyncio.get_running_loop(),
         **(options | limits),  # type: ignore[arg-type]
     )
@@ -113,6 +129,79 @@ async def test_large_frames_arrive_whole(size: int) -> None:
         assert await read_frame(reader) == payload
         assert await read_frame(reader) == b"little two"
         assert server._buffers.bytes_in_use == 0
+        writer.close()
+
+
+@pytest.mark.parametrize("start", [0, 1, 4095])
+@pytest.mark.parametrize(
+    "size", [SCRATCH_BYTES + 1, POOLED_BYTES - 4095, POOLED_BYTES - 1, POOLED_BYTES, 3 * POOLED_BYTES + 5]
+)
+async def test_large_frames_lie_where_they_are_wanted_and_arrive_whole(size: int, start: int) -> None:
+    payload = bytes(range(251)) * (size // 251 + 1)
+    asked: list[bytes] = []
+    addresses: list[int] = []
+
+    def place(beginning: memoryview) -> int:
+        asked.append(bytes(beginning))
+        return start
+
+    def note_address(request: memoryview) -> Reply:
+        addresses.append(ctypes.addressof(ctypes.c_char.from_buffer(request)))
+        return echo(request)
+
+    async with serving(note_address, place) as (server, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
+        for _ in range(3):
+            writer.write(frame(payload[:size]) + frame(b"little one"))
+            assert await read_frame(reader) == payload[:size]
+            assert await read_frame(reader) == b"little one"
+        assert server._buffers.bytes_in_use == 0
+        writer.close()
+    assert len(asked) == 3
+    assert all(payload.startswith(beginning) for beginning in asked)
+    if start + size <= POOLED_BYTES:
+        assert [address % mmap.PAGESIZE for address in addresses[::2]] == [start] * 3
+
+
+class Stream(socket.socket):
+    """A socket that has as much to receive as a part says, whenever it is asked."""
+
+    def __init__(self, part_bytes: int) -> None:
+        super().__init__()
+        self.part_bytes = part_bytes
+        self.parts = 0
+
+    def recv_into(self, view: Any, *_: Any) -> int:
+        self.parts += 1
+        return min(len(view), self.part_bytes)
+
+
+@pytest.mark.parametrize(
+    ("part_bytes", "parts"),
+    [
+        pytest.param(CLOSE_PART_BYTES - 1, 1, id="comes slowly"),
+        pytest.param(CLOSE_PART_BYTES, 3, id="comes without end"),
+        pytest.param(POOLED_BYTES - 10, 1, id="is there"),
+    ],
+)
+async def test_a_large_frame_is_received_in_one_turn_for_as_long_as_that_is_quick(
+    monkeypatch: pytest.MonkeyPatch, part_bytes: int, parts: int
+) -> None:
+    milliseconds = itertools.count()
+    monkeypatch.setattr(connection, "monotonic", lambda: next(milliseconds) / 1000)
+    handled: list[int] = []
+    async with serving(echo) as (server, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        await until(lambda: len(server.connections) == 1)
+        [client] = server.connections
+        client._dispatch = lambda frame: handled.append(len(frame))
+        client._begin_partial(POOLED_BYTES - 10, memoryview(b""))
+        with Stream(part_bytes) as stream:
+            usual, client._socket = client._socket, stream
+            client._on_readable()
+            client._socket = usual
+        assert stream.parts == parts
+        assert handled == ([POOLED_BYTES - 10] if part_bytes == POOLED_BYTES - 10 else [])
         writer.close()
 
 

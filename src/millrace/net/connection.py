@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import struct
 from collections import deque
@@ -17,7 +18,7 @@ from io import FileIO
 from time import monotonic
 from typing import Protocol, TypeAlias
 
-from millrace.net.buffers import FrameBuffer, FrameBuffers
+from millrace.net.buffers import POOLED_BYTES, SCRATCH_BYTES, FrameBuffer, FrameBuffers
 from millrace.net.busy_polling import BusyPolling
 from millrace.net.deferred import Deferred
 from millrace.net.file_sender import FileSender
@@ -33,10 +34,14 @@ PIECES_PER_TURN = 64
 SECONDS_PER_TURN = 0.002
 # What is read at once while memory is short, or of a large frame: enough for any request without records.
 SHORT_READ_BYTES = 16 * 1024
+# Parts of a frame that are as large as the largest packets come from a sender that is busy sending more.
+CLOSE_PART_BYTES = 64 * 1024
 # Whoever sends a large frame more slowly than this is not let to hold memory that others wait for.
 MIN_FRAME_BYTES_PER_SECOND = 64 * 1024
 # The api key, its version and the correlation id.
 MIN_FRAME_BYTES = 8
+
+_let_others_run: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
 
 
 class FileRange(Protocol):
@@ -64,6 +69,8 @@ class CloseConnection(Exception):
 LateReply: TypeAlias = "Deferred[Reply | CloseConnection]"
 Dispatch: TypeAlias = "Callable[[memoryview], Reply | LateReply]"
 """Handles one frame. The frame's memory is the caller's again when it returns."""
+Place: TypeAlias = "Callable[[memoryview], int]"
+"""How far behind the beginning of a page a large frame should begin, by its first bytes."""
 
 
 class Connection:
@@ -79,7 +86,8 @@ class Connection:
         "_files",
         "_filled",
         "_frame_began",
-        "_frame_size",
+        "_frame_end",
+        "_frame_start",
         "_held",
         "_loop",
         "_max_frame_bytes",
@@ -92,6 +100,7 @@ class Connection:
         "closed",
         "last_active",
         "peer",
+        "place",
     )
 
     def __init__(
@@ -115,6 +124,7 @@ class Connection:
         self._max_frame_bytes = max_frame_bytes
         self._on_close = on_close
         self._dispatch: Dispatch
+        self.place: Place | None = None
         self.peer = peer
         self.closed = False
         self.last_active = loop.time()
@@ -122,7 +132,7 @@ class Connection:
         # What has been received: a frame in the making, or bytes that came behind a request still pending.
         self._partial: FrameBuffer | None = None
         self._filled = 0
-        self._frame_size = 0
+        self._frame_start = self._frame_end = 0
         self._frame_began = 0.0
         self._backlog: bytes = b""
         # How much of the backlog counts as memory in use.
@@ -175,7 +185,7 @@ class Connection:
             if self._partial is None:
                 self._receive_frames()
             if self._partial is not None and self._pending is None:
-                self._receive_partial(self._partial)
+                self._receive_parts()
         except BlockingIOError:
             # No more has come yet.
             pass
@@ -195,12 +205,12 @@ class Connection:
         if kept:
             scratch[:kept] = self._backlog
         # Behind a large frame mostly comes another, which is better received where it will stay.
-        is_short = self._buffers.full or self._frame_size > len(scratch)
+        is_short = self._buffers.full or self._frame_end > len(scratch)
         received = self._receive_into(scratch[kept : kept + SHORT_READ_BYTES] if is_short else scratch[kept:])
         self._backlog = b""
         self._take_frames(scratch[: kept + received])
         if self._partial is None:
-            self._frame_size = 0
+            self._frame_end = 0
             # Whoever sends frames so large that they come in parts has other cares than a moment's delay.
             self._busy_polling.handled()
 
@@ -256,33 +266,48 @@ class Connection:
         return lambda: pause.resolve(None)
 
     def _begin_partial(self, size: int, received: memoryview) -> None:
-        partial = self._buffers.take(size)
+        start = 0 if self.place is None or size <= SCRATCH_BYTES else self.place(received)
+        if start + size > POOLED_BYTES:
+            # It will be moved in any case.
+            start = 0
+        partial = self._buffers.take(start + size)
         if partial is None:
             self._backlog = SIZE.pack(size) + bytes(received)
             self._wait_for_memory()
             return
         self._partial = partial
-        self._frame_size = size
+        self._frame_start, self._frame_end = start, start + size
         self._frame_began = self._loop.time()
-        self._filled = len(received)
-        partial[: self._filled] = received
+        self._filled = start + len(received)
+        partial[start : self._filled] = received
 
     def _wait_for_memory(self) -> None:
         """The broker holds as many bytes of unfinished frames as it may: this sender waits its turn."""
         go_on = self._pause()
         self._buffers.wait(lambda: self._loop.call_soon(go_on))
 
+    def _receive_parts(self) -> None:
+        """Receive a large frame for as long as its parts follow each other closely."""
+        turn_ends = monotonic() + SECONDS_PER_TURN
+        while (partial := self._partial) is not None and self._pending is None:
+            before = self._filled
+            self._receive_partial(partial)
+            if self._partial is None or self._filled - before < CLOSE_PART_BYTES or monotonic() > turn_ends:
+                return
+            # The sender may be waiting for this very core.
+            _let_others_run()
+
     def _receive_partial(self, partial: FrameBuffer) -> None:
         if self._filled == len(partial):
-            larger = self._buffers.grow(partial, self._frame_size)
+            larger = self._buffers.grow(partial, self._frame_end)
             if larger is None:
                 self._wait_for_memory()
                 return
             self._partial = partial = larger
             self._frame_began = self._loop.time()
         with memoryview(partial) as view:
-            self._filled += self._receive_into(view[self._filled : self._frame_size])
-        if self._filled == self._frame_size:
+            self._filled += self._receive_into(view[self._filled : self._frame_end])
+        if self._filled == self._frame_end:
             self._handle_partial(partial)
 
     def _receive_into(self, view: memoryview) -> int:
@@ -294,7 +319,7 @@ class Connection:
     def _handle_partial(self, partial: FrameBuffer) -> None:
         self._partial = None
         try:
-            self._handle(memoryview(partial)[: self._frame_size])
+            self._handle(memoryview(partial)[self._frame_start : self._frame_end])
         finally:
             self._buffers.give(partial)
 

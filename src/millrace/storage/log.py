@@ -161,6 +161,11 @@ class Log:
         return self._sealed_bytes + self._active.size
 
     @property
+    def end_position(self) -> int:
+        """Where in its segment the next batch will begin, unless it begins another."""
+        return self._active.size
+
+    @property
     def latest_epoch(self) -> int | None:
         """The leader epoch of the newest batch."""
         return self._leader_epochs.latest if self._leader_epochs.entries else None
