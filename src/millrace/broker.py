@@ -254,7 +254,7 @@ class Broker:
             client_host=host,
             api_versions=offered_versions_once(),
         )
-        connection.place = functools.partial(place, ctx)
+        connection.place = functools.partial(place, self.partitions)
         return Dispatcher(ctx, HANDLERS_BY_KEY, self.interceptors)
 
     def _warn_if_misled(self, client_host: str, listener: Listener) -> None:

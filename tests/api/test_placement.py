@@ -55,21 +55,21 @@ def test_records_lie_as_in_their_segment(
     records_position = bytes(frame).index(RECORDS)
     end_position = ctx.partitions.get("events", 2).log.end_position
     assert end_position > 2 * PAGE_BYTES
-    assert (place(ctx, frame) + records_position) % PAGE_BYTES == end_position % PAGE_BYTES
+    assert (place(ctx.partitions, frame) + records_position) % PAGE_BYTES == end_position % PAGE_BYTES
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_whatever_cannot_be_made_out_lies_anywhere(ctx: Context, topic_id: bytes, version: int) -> None:
-    assert place(ctx, request(version, bytes(16), name="unknown")) == 0
-    assert place(ctx, request(version, topic_id, index=7)) == 0
+    assert place(ctx.partitions, request(version, bytes(16), name="unknown")) == 0
+    assert place(ctx.partitions, request(version, topic_id, index=7)) == 0
     frame = request(version, topic_id)
     beginning = bytes(frame).index(RECORDS) - 4
-    assert {place(ctx, frame[:length]) for length in range(beginning)} == {0}
+    assert {place(ctx.partitions, frame[:length]) for length in range(beginning)} == {0}
 
 
 def test_other_requests_lie_anywhere(ctx: Context) -> None:
     frame = memoryview(encode_request(MetadataRequest(), 12, 1, "client"))[4:]
-    assert place(ctx, frame) == 0
+    assert place(ctx.partitions, frame) == 0
 
 
 def test_no_bytes_at_all_lead_to_an_error(ctx: Context, topic_id: bytes) -> None:
@@ -80,4 +80,4 @@ def test_no_bytes_at_all_lead_to_an_error(ctx: Context, topic_id: bytes) -> None
             frame = bytearray(request(version, topic_id)[:120])
             for _ in range(noise.randrange(1, 6)):
                 frame[noise.randrange(4, len(frame))] = noise.randrange(256)
-            assert 0 <= place(ctx, memoryview(frame)) < PAGE_BYTES
+            assert 0 <= place(ctx.partitions, memoryview(frame)) < PAGE_BYTES

@@ -10,8 +10,8 @@ from __future__ import annotations
 from struct import Struct as Layout
 from struct import error as LayoutError
 
-from millrace.api.context import Context
 from millrace.errors import KafkaError
+from millrace.replication.partitions import Partitions
 from millrace.wire.frames import read_request_header
 from millrace.wire.messages.produce import ProduceRequest
 from millrace.wire.varint import Buffer, read_uvarint
@@ -26,7 +26,7 @@ _COUNT = Layout(">i")
 _ACKS_AND_TIMEOUT = Layout(">hi")
 
 
-def place(ctx: Context, frame: Buffer) -> int:
+def place(partitions: Partitions, frame: Buffer) -> int:
     """How far behind the beginning of a page a frame should begin, by its first bytes; most may anywhere.
 
     What is wrong with a frame is not said here: it will be when all of it has come and is decoded.
@@ -35,13 +35,15 @@ def place(ctx: Context, frame: Buffer) -> int:
         header, position = read_request_header(frame)
         if header.api_key != ProduceRequest.api_key:
             return 0
-        topic, index, position = _first_records(ctx, frame, position, header.api_version)
-        return (ctx.partitions.get(topic, index).log.end_position - position) % PAGE_BYTES
+        topic, index, position = _first_records(partitions, frame, position, header.api_version)
+        return (partitions.get(topic, index).log.end_position - position) % PAGE_BYTES
     except (LayoutError, IndexError, ValueError, KafkaError):
         return 0
 
 
-def _first_records(ctx: Context, frame: Buffer, position: int, version: int) -> tuple[str, int, int]:
+def _first_records(
+    partitions: Partitions, frame: Buffer, position: int, version: int
+) -> tuple[str, int, int]:
     """The partition that a produce request names first, and where its records begin."""
     is_flexible = version >= FLEXIBLE_FROM
     _, position = _string(frame, position, is_flexible)
@@ -50,7 +52,7 @@ def _first_records(ctx: Context, frame: Buffer, position: int, version: int) -> 
         name, position = _string(frame, position, is_flexible)
         topic = str(name, "utf-8")
     else:
-        topic = ctx.partitions.topic_name(bytes(frame[position : position + TOPIC_ID_BYTES]))
+        topic = partitions.topic_name(bytes(frame[position : position + TOPIC_ID_BYTES]))
         position += TOPIC_ID_BYTES
     position = _skip_count(frame, position, is_flexible)
     (index,) = _COUNT.unpack_from(frame, position)
