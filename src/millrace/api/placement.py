@@ -1,8 +1,8 @@
 """Where a large produce request best lies in memory while it is received.
 
-A processor copies fastest between places that are alike within their pages: from one that is not, writing a
-batch to its segment takes half as long again, and up to eight times as long where it lies a few bytes short
-of it. So records are received at the place within a page that they will have in their segment.
+A processor copies fastest between places that are alike within their pages, and slowest from one that is a
+few bytes short of it (`python -m benchmarks.copying` shows how much that is). So records are received at the
+place within a page that they will have in their segment.
 """
 
 from __future__ import annotations
