@@ -10,6 +10,7 @@ from __future__ import annotations
 from struct import Struct as Layout
 from struct import error as LayoutError
 
+from millrace.api.produce import TOPIC_IDS_FROM
 from millrace.errors import KafkaError
 from millrace.replication.partitions import Partitions
 from millrace.wire.frames import read_request_header
@@ -18,7 +19,6 @@ from millrace.wire.varint import Buffer, read_uvarint
 
 PAGE_BYTES = 4096
 FLEXIBLE_FROM = ProduceRequest.flexible_from
-TOPIC_IDS_FROM = 13
 TOPIC_ID_BYTES = 16
 
 _LENGTH = Layout(">h")
