@@ -15,6 +15,7 @@ PRODUCER, CONSUMER = 0, 1
 PARTITION_UNASSIGNED = -1
 BLOCK_WHEN_THE_QUEUE_IS_FULL = 0x4
 RECORDS_PER_CALL = 1000
+FLUSH_MS = 1
 
 Settings = dict[str, str | int]
 
@@ -91,7 +92,8 @@ class BatchProducer:
                 self._topic, partition, BLOCK_WHEN_THE_QUEUE_IS_FULL, self._messages, size
             )
             count -= queued
-        while self._library.rd_kafka_flush(self._client, 1000):
+        # It looks every ten milliseconds whether all are answered, or as often as it is called.
+        while self._library.rd_kafka_flush(self._client, FLUSH_MS):
             pass
 
     def close(self) -> None:
