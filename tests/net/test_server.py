@@ -99,6 +99,34 @@ async def test_only_clients_of_other_machines_are_paced(host: str, *, is_remote:
         writer.close()
 
 
+@pytest.mark.parametrize(
+    ("host", "wanted_bytes", "is_set"),
+    [
+        ("127.0.0.1", 100_000, True),
+        ("127.0.0.2", 100_000, False),
+        # More than any system gives: it does better left alone.
+        ("127.0.0.1", 1 << 30, False),
+    ],
+)
+async def test_clients_on_this_machine_have_a_large_send_buffer_where_the_system_grants_it(
+    monkeypatch: pytest.MonkeyPatch, host: str, wanted_bytes: int, *, is_set: bool
+) -> None:
+    monkeypatch.setattr("millrace.net.server.LOCAL_SEND_BUFFER_BYTES", wanted_bytes)
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted_bytes)
+        granted_bytes = send_buffer_bytes(other)
+    async with serving(echo) as (server, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0))
+        await until(lambda: len(server.connections) == 1)
+        [connection] = server.connections
+        assert (send_buffer_bytes(connection._socket) == granted_bytes) is is_set
+        writer.close()
+
+
+def send_buffer_bytes(sock: socket.socket) -> int:
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+
+
 def congestion_control(sock: socket.socket) -> bytes:
     return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
 

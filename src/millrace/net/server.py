@@ -29,6 +29,9 @@ EVERY_INTERFACE = ("", "::")
 # packet; a connection that began with it goes on doing so under any other. Reno is in every Linux kernel and
 # open to every user; other systems have no such choice. Clients of other machines get what the system chose.
 UNPACED = b"reno"
+# Room for an answer of several partitions, which then leaves at one go. What waits there are pages of files,
+# held and not copied; clients of other machines, which may be slow to take them, get what the system chose.
+LOCAL_SEND_BUFFER_BYTES = 4 * 1024 * 1024
 
 NewClient = Callable[[Connection, str, int], Dispatch]
 """Given the connection, the client's host and the index of its listener: what handles its frames."""
@@ -57,6 +60,7 @@ class Server:
         self._busy_polling = BusyPolling(loop, busy_poll_seconds)
         self._files = FileSender()
         self._congestion_control = _congestion_control()
+        self._has_large_send_buffers = _has_large_send_buffers()
         self._listening: list[socket.socket] = []
         self._sweep: asyncio.TimerHandle | None = None
         self.connections: set[Connection] = set()
@@ -128,6 +132,8 @@ class Server:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if address[0] != sock.getsockname()[0]:
             _set_congestion_control(sock, self._congestion_control)
+        elif self._has_large_send_buffers:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LOCAL_SEND_BUFFER_BYTES)
         connection = Connection(
             sock,
             f"{host}:{address[1]}",
@@ -179,6 +185,14 @@ def _set_congestion_control(sock: socket.socket, name: bytes) -> None:
     if hasattr(socket, "TCP_CONGESTION"):
         with suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name)
+
+
+def _has_large_send_buffers() -> bool:
+    """Whether the system grants them; where it gives less, what it grows by itself is larger."""
+    with suppress(OSError), socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LOCAL_SEND_BUFFER_BYTES)
+        return sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= LOCAL_SEND_BUFFER_BYTES
+    return False
 
 
 def _address_to_bind(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
