@@ -97,7 +97,7 @@ class Comparison:
     def _fill(self, target: Target, topic: str, workload: Workload) -> None:
         target.create_topic(topic, workload.partitions)
         # Both brokers hold the same then, and every fetch finds as much.
-        run_load("produce", target, {"topic": topic, "evenly": True, **workload.sized(quick=self._quick)})
+        run_load("fill", target, {"topic": topic, **workload.sized(quick=self._quick)})
 
     def _round(self, target: Target, topic: str, workload: Workload) -> dict[str, float]:
         # What earlier rounds left to write would otherwise be written during this one.

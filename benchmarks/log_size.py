@@ -45,7 +45,7 @@ def _measure(target: Target, topic: str, size: int) -> dict[str, float]:
     filled = size // RECORD_BYTES
     missing = filled - target.record_count(topic)
     fill = {"records": missing, "record_bytes": RECORD_BYTES, "batch_records": BATCH_RECORDS}
-    run_load("produce", target, {"topic": topic, **fill})
+    run_load("fill", target, {"topic": topic, **fill})
     fetches = {"offsets": filled, "fetches": FETCHES, "max_bytes": BATCH_RECORDS * RECORD_BYTES}
     fetch = run_load("fetch-anywhere", target, {"topic": topic, **fetches})
     appends = {"requests": APPENDS, "record_bytes": 100, "connections": 8, "partitions": 1}

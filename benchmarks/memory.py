@@ -5,6 +5,7 @@ it takes again: on some machines several times what either broker spends on the 
 served for a while has no free memory, since files fill it; here they fill it before.
 """
 
+import ctypes
 import mmap
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from typing import BinaryIO
 import psutil
 
 PAGE_BYTES = 4096
+# Numbers of options of glibc's `mallopt`.
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 READ_BYTES = 1 << 20
 
 
@@ -40,3 +43,14 @@ def warm(size: int) -> None:
     """Touch so much free memory that the pages taken within the next moments are there."""
     with mmap.mmap(-1, size) as memory:
         memory[::PAGE_BYTES] = bytes(len(range(0, size, PAGE_BYTES)))
+
+
+def keep_freed() -> None:
+    """Let this process keep the memory that it frees, for what it needs next.
+
+    glibc gives large blocks back at once, such as the buffer of each batch, and takes new ones page by page.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(MMAP_THRESHOLD, 1 << 25)
+        mallopt(TRIM_THRESHOLD, 2**31 - 1)

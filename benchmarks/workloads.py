@@ -102,7 +102,7 @@ WORKLOADS = (
         "produce-1k",
         "produce 1 KB records, 6 partitions",
         {"MB/s": at_least(2.0), "broker CPU s/GB": at_most(0.3)},
-        records=300_000,
+        records=600_000,
         record_bytes=1000,
         acks="1",
     ),

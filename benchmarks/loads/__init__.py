@@ -33,6 +33,7 @@ LOADS: dict[str, Load] = {
     "consumer-members": membership.consumer,
     "end-to-end": end_to_end.latency,
     "fetch-anywhere": seek.fetch_cost,
+    "fill": produce.filled,
     "first-record": first_record.after_joining,
     "groups": many_groups.created,
     "idle-connections": idle.connections,

@@ -3,12 +3,14 @@
 import json
 import sys
 
+from benchmarks import memory
 from benchmarks.loads import LOADS
 from benchmarks.target import Target
 
 
 def main() -> None:
     name, request = sys.argv[1], json.loads(sys.argv[2])
+    memory.keep_freed()
     target = Target(request["bootstrap"], request["pid"])
     print(json.dumps(LOADS[name](target, **request["parameters"])))
 

@@ -1,13 +1,18 @@
 """Produce throughput: librdkafka fills its batches and sends as fast as answers allow."""
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
 from benchmarks import memory
 from benchmarks.librdkafka import BatchProducer, Settings
 from benchmarks.target import Spent, Target
 
 # Enough queue for the sender never to run dry, and batches up to Kafka's default message limit.
+BATCH_RECORDS = 100_000
 SETTINGS: Settings = {
     "linger.ms": 5,
     "batch.size": 1_000_000,
+    "batch.num.messages": BATCH_RECORDS,
     "queue.buffering.max.messages": 1_000_000,
     "queue.buffering.max.kbytes": 1_048_576,
 }
@@ -23,31 +28,52 @@ def throughput(
     record_bytes: int,
     acks: str = "all",
     idempotent: bool = False,
-    batch_records: int = 100_000,
-    evenly: bool = False,
 ) -> dict[str, float]:
-    """Send `records` records and wait for the last acknowledgement.
-
-    They go where librdkafka's partitioner sends them, unless all partitions are to get as many.
-    """
-    settings = {**SETTINGS, "bootstrap.servers": target.bootstrap, "acks": acks}
-    settings |= {"enable.idempotence": str(idempotent).lower(), "batch.num.messages": batch_records}
-    partitions = target.partitions(topic) if evenly else ()
-    producer = BatchProducer(topic, b"x" * record_bytes, settings, partitions=partitions)
-    producer.send(1000)
-    before = target.record_count(topic)
+    """Send `records` records, to partitions that librdkafka chooses, and wait until all are acknowledged."""
+    settings: Settings = {"acks": acks, "enable.idempotence": str(idempotent).lower()}
+    producer = _producer(target, topic, record_bytes, settings)
+    per_burst = BURST_BYTES // record_bytes
+    # The sender has the memory that it needs from then on.
+    producer.send(min(per_burst, records))
     spent = Spent()
-    for first in range(0, records, per_burst := BURST_BYTES // record_bytes):
-        # The log's pages, the sender's queue and the sockets' buffers.
-        memory.warm(3 * BURST_BYTES)
-        with target.measured(spent):
-            producer.send(min(per_burst, records - first))
+    with _arrival(target, topic, records):
+        for first in range(0, records, per_burst):
+            # The log's pages and the sockets' buffers.
+            memory.warm(3 * BURST_BYTES)
+            with target.measured(spent):
+                producer.send(min(per_burst, records - first))
     producer.close()
-    arrived = target.record_count(topic) - before
-    if arrived != records:
-        raise RuntimeError(f"sent {records} records, but {topic} has {arrived} more")
     gigabytes = records * record_bytes / 1e9
     return {
         "MB/s": gigabytes * 1000 / spent.seconds,
         "broker CPU s/GB": spent.broker_cpu_seconds / gigabytes,
     }
+
+
+def filled(
+    target: Target, *, topic: str, records: int, record_bytes: int, batch_records: int = BATCH_RECORDS
+) -> dict[str, float]:
+    """Send `records` records that are to be read later, as many to each partition as to the others."""
+    settings: Settings = {"batch.num.messages": batch_records}
+    producer = _producer(target, topic, record_bytes, settings, target.partitions(topic))
+    with target.measured() as spent, _arrival(target, topic, records):
+        producer.send(records)
+    producer.close()
+    return {"seconds": spent.seconds}
+
+
+def _producer(
+    target: Target, topic: str, record_bytes: int, settings: Settings, partitions: Iterable[int] = ()
+) -> BatchProducer:
+    settings = {**SETTINGS, "bootstrap.servers": target.bootstrap, **settings}
+    return BatchProducer(topic, b"x" * record_bytes, settings, partitions=partitions)
+
+
+@contextmanager
+def _arrival(target: Target, topic: str, records: int) -> Iterator[None]:
+    """See to it that the enclosed work adds so many records to a topic."""
+    before = target.record_count(topic)
+    yield
+    arrived = target.record_count(topic) - before
+    if arrived != records:
+        raise RuntimeError(f"sent {records} records, but {topic} has {arrived} more")
