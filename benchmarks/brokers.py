@@ -63,8 +63,10 @@ def _importing_from(source: Path | None) -> Iterator[None]:
 
 
 def apache_kafka(properties: Mapping[str, str]) -> ApacheKafka:
-    # Paused while the other one is measured, it would otherwise find its own heartbeats missing.
-    return ApacheKafka({"broker.session.timeout.ms": "3600000", **properties})
+    # Paused while the other one is measured, it would otherwise find its own heartbeats missing, and it would
+    # remove the files of deleted topics a minute later, while something else is measured.
+    own = {"broker.session.timeout.ms": "3600000", "log.segment.delete.delay.ms": "500"}
+    return ApacheKafka({**own, **properties})
 
 
 StartBroker = Callable[[Mapping[str, str]], AbstractContextManager[RunningBroker]]

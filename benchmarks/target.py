@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -50,9 +51,7 @@ class Target:
 
     def create_topic(self, topic: str, partitions: int) -> None:
         admin = self._admin()
-        # Keep deleted rounds from piling up on the disk.
-        new = NewTopic(topic, partitions, 1, config={"file.delete.delay.ms": "1000"})
-        admin.create_topics([new])[topic].result(30)
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
         # Apache Kafka's controller says so before its broker knows.
         deadline = time.monotonic() + 30
         while topic not in admin.list_topics(timeout=30).topics:
@@ -60,8 +59,16 @@ class Target:
                 raise TimeoutError(f"{topic} was created and is not there")
 
     def delete_topic(self, topic: str) -> None:
+        """Delete a topic, and wait until its files are gone: removing them is not what is measured next."""
+        files = [Path(file.path) for process in family(self.pid) for file in process.open_files()]
+        log_dirs = {file.parents[1] for file in files if file.parent.name.startswith(f"{topic}-")}
         admin = self._admin()
         admin.delete_topics([topic])[topic].result(30)
+        deadline = time.monotonic() + 60
+        while any(list(log_dir.glob(f"{topic}-*")) for log_dir in log_dirs):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{topic} was deleted, and its files are still there")
+            time.sleep(0.05)
 
     def consumer(self) -> Consumer:
         return Consumer(
