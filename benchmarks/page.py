@@ -52,8 +52,10 @@ client library would cost more than either broker. CPU is user and system time o
 children; a GB is 10⁹ bytes of record values. Load and broker share the cores: a broker that needs less CPU
 leaves the client more, so throughput compares whole systems. Virtual machines give free memory back to their
 host and pay for each page that they take again, on some up to 4 CPU s/GB, more than either broker spends on
-the bytes. So the page cache is filled before, as it is on a machine that has served for a while, and records
-are produced in bursts of 100 MB, before each of which as much memory as it takes is touched.
+the bytes. So the page cache is filled before, as it is on a machine that has served for a while, records are
+produced in bursts of 100 MB, before each of which as much memory as it takes is touched, and the files of a
+topic are gone before the next round. The first burst is not counted, and the load keeps memory that it frees:
+glibc would take the buffer of every batch anew, page by page, and leave both brokers waiting for the client.
 
 Latencies are mostly the machine's: librdkafka hands a record over to a thread of its own and back, and each
 of these steps, like each packet, wakes a virtual core that had gone to sleep. While requests follow closely,
