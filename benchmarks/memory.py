@@ -6,7 +6,6 @@ served for a while has no free memory, since files fill it; here they fill it be
 """
 
 import ctypes
-import mmap
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,10 +13,9 @@ from typing import BinaryIO
 
 import psutil
 
-PAGE_BYTES = 4096
 # Numbers of options of glibc's `mallopt`.
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
-READ_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 20
 
 
 @contextmanager
@@ -33,16 +31,21 @@ def full_page_cache() -> Iterator[Callable[[], None]]:
 
 
 def _read(file: BinaryIO) -> None:
-    buffer = bytearray(READ_BYTES)
+    buffer = bytearray(BLOCK_BYTES)
     file.seek(0)
     while file.readinto(buffer):
         pass
 
 
 def warm(size: int) -> None:
-    """Touch so much free memory that the pages taken within the next moments are there."""
-    with mmap.mmap(-1, size) as memory:
-        memory[::PAGE_BYTES] = bytes(len(range(0, size, PAGE_BYTES)))
+    """Touch so much free memory that the pages taken within the next moments are there.
+
+    They are taken and freed as those of a log: single pages are not what the kernel takes for large writes.
+    """
+    block = bytes(BLOCK_BYTES)
+    with tempfile.TemporaryFile(buffering=0) as file:
+        for _ in range(size // BLOCK_BYTES):
+            file.write(block)
 
 
 def keep_freed() -> None:
