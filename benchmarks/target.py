@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -52,11 +52,17 @@ class Target:
     def create_topic(self, topic: str, partitions: int) -> None:
         admin = self._admin()
         admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
-        # Apache Kafka's controller says so before its broker knows.
+        # Apache Kafka's controller says so before its broker knows, and may lead the partitions.
         deadline = time.monotonic() + 30
-        while topic not in admin.list_topics(timeout=30).topics:
+        while not self._leads(topic):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{topic} was created and is not there")
+
+    def _leads(self, topic: str) -> bool:
+        try:
+            return topic in self._admin().list_topics(timeout=30).topics and self.record_count(topic) == 0
+        except KafkaException:
+            return False
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic, and wait until its files are gone: removing them is not what is measured next."""
