@@ -34,8 +34,10 @@ class Millrace(BrokerProcess):
 
     ready_seconds = 0.0
 
-    def __init__(self, properties: Mapping[str, str], source: Path | None = None) -> None:
-        super().__init__(properties)
+    def __init__(
+        self, properties: Mapping[str, str], source: Path | None = None, *, data_dir: Path | None = None
+    ) -> None:
+        super().__init__(properties, data_dir=data_dir)
         self._source = source
 
     def start(self) -> None:

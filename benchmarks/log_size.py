@@ -28,7 +28,7 @@ def run(gigabytes: float, announce: Callable[[str], None]) -> SizedFigures:
     """Figures of the same operations at 10 MB and at `gigabytes` of log, by size."""
     big = affordable_bytes(gigabytes)
     figures: SizedFigures = {}
-    with Millrace() as broker:
+    with Millrace({}) as broker:
         target = Target(broker.bootstrap, broker.pid)
         announce("warming up")
         target.create_topic("warm-up", 1)

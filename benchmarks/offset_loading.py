@@ -36,7 +36,7 @@ class RestartableBroker(Protocol):
 
 
 STARTS: dict[str, Callable[[Path], RestartableBroker]] = {
-    "millrace": lambda directory: Millrace(data_dir=directory),
+    "millrace": lambda directory: Millrace({}, data_dir=directory),
     "Apache Kafka": lambda directory: ApacheKafka(directory=directory),
 }
 
