@@ -135,7 +135,7 @@ class CountingConsumer:
             library.rd_kafka_topic_partition_list_add(partitions, self._name, partition)
         error = library.rd_kafka_position(self._client, partitions)
         # Below zero before the first record.
-        position = sum(max(partitions.contents.elements[number].offset, 0) for number in range(size))
+        position: int = sum(max(partitions.contents.elements[number].offset, 0) for number in range(size))
         library.rd_kafka_topic_partition_list_destroy(partitions)
         if error:
             raise RuntimeError(f"cannot tell the consumer's position: error {error}")

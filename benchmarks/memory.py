@@ -9,7 +9,7 @@ import ctypes
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from io import BufferedIOBase
 
 import psutil
 
@@ -30,7 +30,7 @@ def full_page_cache() -> Iterator[Callable[[], None]]:
         yield lambda: _read(file)
 
 
-def _read(file: BinaryIO) -> None:
+def _read(file: BufferedIOBase) -> None:
     buffer = bytearray(BLOCK_BYTES)
     file.seek(0)
     while file.readinto(buffer):

@@ -50,6 +50,6 @@ def _wait_for(consumer: Consumer, text: bytes) -> None:
             continue
         if message.error():
             raise RuntimeError(str(message.error()))
-        if text in message.value():
+        if text in (message.value() or b""):
             return
     raise RuntimeError(f"{text!r} did not come out within {PATIENCE_SECONDS} s")

@@ -74,11 +74,12 @@ class Results:
         reached = 0
         while reached < PARTITIONS:
             for message in consumer.consume(AT_ONCE, 1):
-                if message.error() is None:
-                    newest[message.key()] = message.value()
-                elif message.error().code() == KafkaError._PARTITION_EOF:
+                error, key, value = message.error(), message.key(), message.value()
+                if error is None and key is not None and value is not None:
+                    newest[key] = value
+                elif error is not None and error.code() == KafkaError._PARTITION_EOF:
                     reached += 1
                 else:
-                    raise KafkaException(message.error())
+                    raise KafkaException(error)
         consumer.close()
         return {key.decode(): json.loads(value)["count"] for key, value in newest.items()}

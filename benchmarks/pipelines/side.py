@@ -35,9 +35,9 @@ class Stock:
 
         # As in a virtual environment that is activated; otherwise workers run any `python3`.
         os.environ["PYSPARK_PYTHON"] = sys.executable
+        builder = SparkSession.builder.master(master).config("spark.ui.showConsoleProgress", False)
         found = ",".join(map(str, jars.spark_kafka_jars()))
-        quiet = {"spark.jars": found, "spark.ui.showConsoleProgress": "false"}
-        self.spark = SparkSession.builder.master(master).config(map=quiet).getOrCreate()
+        self.spark = builder.config("spark.jars", found).getOrCreate()
         self.spark.sparkContext.setLogLevel("OFF")
 
     @contextmanager
