@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millrace.jars import JarsUnavailable, apache_kafka_classpath, java
 from millrace.testing import BrokerProcess
 from millrace.testing.apache_kafka import TOOL_JVM_OPTIONS
 
+from ..reading import read_topic, reader
 from .plan import seeds
 from .processor import GROUP, SINK, SOURCE, process
 
@@ -155,33 +156,10 @@ class Run:
 
     def _check(self, expected: list[bytes]) -> None:
         assert sorted(self._committed()) == sorted(expected)
-        offsets = self._consumer().committed(
+        offsets = reader(self._broker.bootstrap, group=GROUP).committed(
             [TopicPartition(SOURCE, partition) for partition in range(PARTITIONS)], FINISH_SECONDS
         )
         assert [each.offset for each in offsets] == [RECORDS // PARTITIONS] * PARTITIONS
 
     def _committed(self) -> Iterator[bytes]:
-        consumer = self._consumer()
-        consumer.assign([TopicPartition(SINK, partition, 0) for partition in range(PARTITIONS)])
-        unread = PARTITIONS
-        while unread:
-            message = consumer.poll(FINISH_SECONDS)
-            assert message is not None, "the broker does not answer"
-            error = message.error()
-            if error is None:
-                yield message.value() or b""
-            elif error.code() == KafkaError._PARTITION_EOF:
-                unread -= 1
-        consumer.close()
-
-    def _consumer(self) -> Consumer:
-        return Consumer(
-            {
-                "bootstrap.servers": self._broker.bootstrap,
-                "group.id": GROUP,
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "log_level": 0,
-            }
-        )
+        return (message.value() or b"" for message in read_topic(self._broker.bootstrap, SINK))

@@ -20,11 +20,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millrace.pipelines.exactly_once import committed
 from millrace.testing import BrokerProcess
+
+from ..reading import read_topic
 
 DRIVER = Path(__file__).with_name("exactly_once_driver.py")
 SOURCE, SINK, QUERY = "source", "sink", "copy"
@@ -246,26 +248,8 @@ class Run:
                 last[key] = value
 
     def _written(self) -> Iterator[tuple[bytes, bytes]]:
-        settings = {
-            "bootstrap.servers": self._broker.bootstrap,
-            "group.id": "count",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "log_level": 0,
-        }
-        consumer = Consumer(settings)
-        consumer.assign([TopicPartition(SINK, partition, 0) for partition in range(PARTITIONS)])
-        unread = PARTITIONS
-        while unread:
-            message = consumer.poll(PATIENCE_SECONDS)
-            assert message is not None, "the broker does not answer"
-            error = message.error()
-            if error is None:
-                yield message.key() or b"", message.value() or b""
-            elif error.code() == KafkaError._PARTITION_EOF:
-                unread -= 1
-        consumer.close()
+        for message in read_topic(self._broker.bootstrap, SINK):
+            yield message.key() or b"", message.value() or b""
 
 
 @contextmanager

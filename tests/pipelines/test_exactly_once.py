@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, Message
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +28,7 @@ from millrace.pipelines.log import LogTopic
 from millrace.pipelines.transactions import new_producer, take_over
 from millrace.testing import Broker
 
+from ..reading import read_topic
 from .exactly_once_chaos import chaos
 
 SECONDS = 30
@@ -62,32 +63,10 @@ class Sink:
         return self._spark.range(first, last, 1, tasks).selectExpr(*wanted)
 
     def records(self) -> list[Message]:
-        return list(self._read())
+        return list(read_topic(self.bootstrap, self.topic))
 
     def values(self) -> list[int]:
-        return sorted(int(record.value() or b"") for record in self._read())
-
-    def _read(self) -> Iterator[Message]:
-        settings = {
-            "bootstrap.servers": self.bootstrap,
-            "group.id": "reader",
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-        }
-        consumer = Consumer(settings)
-        partitions = consumer.list_topics(self.topic, timeout=SECONDS).topics[self.topic].partitions
-        consumer.assign([TopicPartition(self.topic, partition, 0) for partition in partitions])
-        unread = len(partitions)
-        while unread:
-            message = consumer.poll(SECONDS)
-            assert message is not None, "the broker does not answer"
-            error = message.error()
-            if error is None:
-                yield message
-            else:
-                assert error.code() == KafkaError._PARTITION_EOF
-                unread -= 1
-        consumer.close()
+        return sorted(int(record.value() or b"") for record in self.records())
 
 
 @pytest.fixture(scope="module")

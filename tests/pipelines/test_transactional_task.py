@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millrace.pipelines.exactly_once import ExactlyOnce, client_settings
 from millrace.pipelines.log import LogTopic
 from millrace.pipelines.transactional_task import Write
 from millrace.testing import BrokerProcess
+
+from ..reading import read_topic
 
 TASK_PROCESS = Path(__file__).with_name("task_process.py")
 TOPIC, QUERY = "output", "query"
@@ -183,25 +184,8 @@ class Run:
             self._frozen.append((now + self._choose.uniform(0.05, 1.0), victim))
 
     def written(self) -> Iterator[tuple[bytes, bytes]]:
-        settings = {
-            "bootstrap.servers": self._broker.bootstrap,
-            "group.id": "count",
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "log_level": 0,
-        }
-        consumer = Consumer(settings)
-        consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
-        unread = PARTITIONS
-        while unread:
-            message = consumer.poll(FINISH_SECONDS)
-            assert message is not None, "the broker does not answer"
-            error = message.error()
-            if error is None:
-                yield message.key() or b"", message.value() or b""
-            elif error.code() == KafkaError._PARTITION_EOF:
-                unread -= 1
-        consumer.close()
+        for message in read_topic(self._broker.bootstrap, TOPIC):
+            yield message.key() or b"", message.value() or b""
 
 
 SEEDS = int(os.environ.get("MILLRACE_CRASH_SEEDS", "1"))

@@ -4,10 +4,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millrace.testing import Broker
+
+from ..reading import read_topic
 
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": "20000", "min.cleanable.dirty.ratio": "0.01"}
 
@@ -36,18 +38,8 @@ def produce(broker: Broker, rounds: range) -> None:
 
 
 def read_table(broker: Broker) -> tuple[dict[bytes, bytes], list[int]]:
-    options = {"bootstrap.servers": broker.bootstrap, "group.id": "none", "enable.partition.eof": True}
-    consumer = Consumer(options | {"enable.auto.commit": False})
-    consumer.assign([TopicPartition("table", 0, 0)])
-    table, offsets = {}, []
-    while (message := consumer.poll(10)) is not None:
-        if message.error() is not None:
-            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-            break
-        table[message.key()] = message.value()
-        offsets.append(message.offset())
-    consumer.close()
-    return table, offsets
+    records = list(read_topic(broker.bootstrap, "table"))
+    return {record.key(): record.value() for record in records}, [record.offset() for record in records]
 
 
 def wait_until_compacted(broker: Broker, written: int) -> list[int]:
