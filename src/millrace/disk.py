@@ -56,6 +56,14 @@ class Disk:
         if fallocate is not None:
             fallocate(fd, _KEEP_SIZE, position, length)
 
+    def read_at(self, path: Path, position: int, length: int) -> bytes:
+        """Read a piece of a file that is not kept open; less where the file ends."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(fd, length, position)
+        finally:
+            os.close(fd)
+
     def write_at(self, path: Path, position: int, content: Bytes) -> None:
         """Write a piece of a file, creating it where missing; what lies beyond the piece is cut off."""
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)

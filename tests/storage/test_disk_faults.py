@@ -187,7 +187,7 @@ def test_an_append_to_a_reopened_log_fails_before_it_writes(open_log, make_batch
     def exhausted(*_, **__):
         raise OSError(errno.EMFILE, "Too many open files")
 
-    for function in ("open_for_append", "open_for_reading"):
+    for function in ("open_for_append", "read_at"):
         with monkeypatch.context() as patch:
             patch.setattr(type(disk), function, exhausted)
             fails(lambda: log.append(make_batch(), leader_epoch=0))

@@ -11,6 +11,8 @@ from millrace.disk import Disk
 from millrace.storage import indexes
 from millrace.storage.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampEntry
 
+READ_AT = Disk.read_at
+
 
 @pytest.fixture
 def offset_index(tmp_path):
@@ -142,3 +144,27 @@ def test_an_entry_that_is_gone_is_a_failure_of_the_disk(offset_index):
     offset_index.path.write_bytes(b"")
     with pytest.raises(OSError, match="has become shorter"):
         offset_index.last()
+
+
+def test_a_search_anywhere_in_a_large_file_reads_it_once(offset_index, monkeypatch):
+    for number in range(100 * 512):
+        offset_index.append(1001 + number, 10 * number)
+    offset_index.write()
+    far_apart = range(1001, 1001 + 100 * 512, 2000)
+    for offset in far_apart:
+        offset_index.floor_offset(offset)
+    reads = []
+    monkeypatch.setattr(Disk, "read_at", lambda *asked: reads.append(asked) or READ_AT(*asked))
+    for offset in far_apart:
+        assert offset_index.floor_offset(offset) == (offset, 10 * (offset - 1001))
+    assert len(reads) == len(far_apart)
+
+
+def test_what_a_search_remembers_goes_with_the_entries(offset_index, monkeypatch):
+    monkeypatch.setattr(indexes, "_WINDOW_ENTRIES", 2)
+    for spacing in (10, 1000):
+        for number in range(20):
+            offset_index.append(1001 + number, spacing * number)
+        offset_index.write()
+        assert offset_index.floor_position(spacing * 13 + 1) == (1014, spacing * 13)
+        offset_index.clear()

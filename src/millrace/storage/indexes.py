@@ -4,11 +4,11 @@ Entries are collected in memory and written in blocks, so an append costs no sys
 file open. What a crash loses is rebuilt from the segment, which recovery has to scan anyway.
 """
 
-import os
 import struct
 import sys
 from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -19,14 +19,23 @@ _MAX_BUFFERED_BYTES = 64 * 1024
 _WINDOW_ENTRIES = 512
 
 Entry: TypeAlias = tuple[int, int]
-Columns: TypeAlias = "tuple[array[int], array[int]]"
+Columns: TypeAlias = "tuple[Sequence[int], Sequence[int]]"
 """Entries column by column, which can be searched without a call of Python for each step."""
 
 
 class Index:
     """Fixed-size entries that ascend in both columns: a part in the file, the newest in memory."""
 
-    __slots__ = ("_buffered", "_disk", "_stored", "_window", "_window_start", "base_offset", "path")
+    __slots__ = (
+        "_buffered",
+        "_disk",
+        "_probed",
+        "_stored",
+        "_window",
+        "_window_start",
+        "base_offset",
+        "path",
+    )
 
     ENTRY: ClassVar[struct.Struct]
     TYPES: ClassVar[tuple[str, str]]
@@ -36,9 +45,11 @@ class Index:
         self.base_offset = base_offset
         self._disk = disk
         self._stored = stored_bytes // self.ENTRY.size
-        self._buffered = self._columns()
+        self._buffered = self._no_entries()
         self._window: Columns | None = None
         self._window_start = 0
+        # Entries that searches of the file begin with, one for a window at most.
+        self._probed: dict[int, Entry] = {}
 
     def __len__(self) -> int:
         return self._stored + len(self._buffered[0])
@@ -50,16 +61,16 @@ class Index:
 
     def clear(self) -> None:
         """Forget every entry; the next write replaces the file's content."""
-        self._stored = 0
-        self._buffered = self._columns()
-        self._window = None
+        self._keep(0)
 
     def write(self) -> None:
         """Bring the file up to date, at its exact size."""
         content = b"".join(map(self.ENTRY.pack, *self._buffered))
         self._disk.write_at(self.path, self._stored * self.ENTRY.size, content)
         self._stored = len(self)
-        self._buffered = self._columns()
+        self._buffered = self._no_entries()
+        # A longer file is searched by way of other entries.
+        self._probed.clear()
 
     def _append(self, first: int, second: int) -> None:
         firsts, seconds = self._buffered
@@ -73,8 +84,7 @@ class Index:
             return _row(self._buffered, number - self._stored)
         if self._window is not None and 0 <= number - self._window_start < len(self._window[0]):
             return _row(self._window, number - self._window_start)
-        with self._disk.open_for_reading(self.path) as file:
-            entry = self._stored_entry(file.fileno(), number)
+        entry = self._stored_entry(number)
         if entry is None:
             raise OSError(f"{self.path} has become shorter")
         return entry
@@ -91,36 +101,44 @@ class Index:
             window = self._move_window(column, value)
         return self._window_start + bisect_right(window[column], value)
 
-    def _decides(self, window: "array[int]", value: int) -> bool:
+    def _decides(self, window: Sequence[int], value: int) -> bool:
         """Whether the first entry past value is in the window."""
         return bool(window) and (self._window_start == 0 or window[0] <= value) and window[-1] > value
 
     def _move_window(self, column: int, value: int) -> Columns:
         """Read the entries around the first one past value, after as few single ones as lead there."""
         low, high = 0, self._stored
-        with self._disk.open_for_reading(self.path) as file:
-            fd = file.fileno()
-            while high - low > _WINDOW_ENTRIES:
-                middle = (low + high) // 2
-                entry = self._stored_entry(fd, middle)
-                if entry is not None and entry[column] <= value:
-                    low = middle
-                else:
-                    high = middle
-            # One more than the search needs, to see that the next one is past value.
-            high = min(high + 1, self._stored)
-            size = self.ENTRY.size
-            content = os.pread(fd, (high - low) * size, low * size)
-            # A damaged file may end within an entry.
-            self._window = self._columns(content[: len(content) // size * size])
-            self._window_start = low
+        while high - low > _WINDOW_ENTRIES:
+            middle = (low + high) // 2
+            entry = self._probe(middle)
+            if entry is not None and entry[column] <= value:
+                low = middle
+            else:
+                high = middle
+        # One more than the search needs, to see that the next one is past value.
+        high = min(high + 1, self._stored)
+        size = self.ENTRY.size
+        content = self._disk.read_at(self.path, low * size, (high - low) * size)
+        # A damaged file may end within an entry.
+        self._window = self._columns(content[: len(content) // size * size])
+        self._window_start = low
         return self._window
 
-    def _columns(self, content: bytes = b"") -> Columns:
-        """The entries of a piece of the file."""
-        rows = list(self.ENTRY.iter_unpack(content))
+    def _probe(self, number: int) -> Entry | None:
+        """One entry of the file, remembered: searches begin with the same few."""
+        entry = self._probed.get(number) or self._stored_entry(number)
+        if entry is not None:
+            self._probed[number] = entry
+        return entry
+
+    def _no_entries(self) -> "tuple[array[int], array[int]]":
         first, second = self.TYPES
-        return array(first, [row[0] for row in rows]), array(second, [row[1] for row in rows])
+        return array(first), array(second)
+
+    def _columns(self, content: bytes) -> Columns:
+        """The entries of a piece of the file."""
+        first, second = zip(*self.ENTRY.iter_unpack(content), strict=True) if content else ((), ())
+        return first, second
 
     def _floor(self, column: int, value: int) -> Entry | None:
         count = self._count_up_to(column, value)
@@ -133,12 +151,13 @@ class Index:
                 del column[count - self._stored :]
         else:
             self._stored = count
-            self._buffered = self._columns()
+            self._buffered = self._no_entries()
             self._window = None
+            self._probed.clear()
 
-    def _stored_entry(self, fd: int, number: int) -> Entry | None:
+    def _stored_entry(self, number: int) -> Entry | None:
         """One entry of the file; None where the file has become shorter."""
-        content = os.pread(fd, self.ENTRY.size, number * self.ENTRY.size)
+        content = self._disk.read_at(self.path, number * self.ENTRY.size, self.ENTRY.size)
         if len(content) < self.ENTRY.size:
             return None
         first, second = self.ENTRY.unpack(content)
@@ -188,12 +207,13 @@ class OffsetIndex(Index):
         """The last entry at or before a file position."""
         return self._absolute(self._floor(1, position))
 
-    def _columns(self, content: bytes = b"") -> Columns:
+    def _columns(self, content: bytes) -> Columns:
         # Both columns are alike, so that all of it is done in C: readers of small batches come here often.
         words = array("i", content)
         if sys.byteorder == "little":
             words.byteswap()
-        return words[::2], words[1::2]
+        view = memoryview(words)
+        return view[::2], view[1::2]
 
     def _absolute(self, entry: Entry | None) -> OffsetPosition | None:
         return None if entry is None else OffsetPosition(self.base_offset + entry[0], entry[1])

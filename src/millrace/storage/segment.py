@@ -344,7 +344,12 @@ class Segment:
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch that holds or follows an offset; None past the segment's last batch."""
-        start, _ = self._indexed(self.offset_index.floor_offset, offset)
+        start, found = self._indexed(self.offset_index.floor_offset, offset)
+        if found is not None:
+            if found.last_offset == offset:
+                return start, found
+            # The entry is one before the offset: so is all of its batch.
+            start += found.size
         for position, header in self.headers(start):
             if header.last_offset >= offset:
                 return position, header
