@@ -14,6 +14,8 @@ SMALL_LOG_BYTES = 10_000_000
 KEPT_FREE_BYTES = 10_000_000_000
 BATCH_RECORDS = 16
 APPENDS, SAMPLES, FETCHES = 100_000, 10_000, 20_000
+# As many as the small log has batches.
+PLACES = SMALL_LOG_BYTES // (RECORD_BYTES * BATCH_RECORDS)
 
 SizedFigures = dict[str, dict[str, float]]
 
@@ -46,7 +48,8 @@ def _measure(target: Target, topic: str, size: int) -> dict[str, float]:
     missing = filled - target.record_count(topic)
     fill = {"records": missing, "record_bytes": RECORD_BYTES, "batch_records": BATCH_RECORDS}
     run_load("fill", target, {"topic": topic, **fill})
-    fetches = {"offsets": filled, "fetches": FETCHES, "max_bytes": BATCH_RECORDS * RECORD_BYTES}
+    fetches = {"offsets": filled, "places": PLACES, "fetches": FETCHES}
+    fetches["max_bytes"] = BATCH_RECORDS * RECORD_BYTES
     fetch = run_load("fetch-anywhere", target, {"topic": topic, **fetches})
     appends = {"requests": APPENDS, "record_bytes": 100, "connections": 8, "partitions": 1}
     append = run_load("one-message", target, {"topic": topic, **appends})

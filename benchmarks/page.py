@@ -79,8 +79,10 @@ Commits of one partition each, every one a record of its own in `__consumer_offs
 stopped, started again, and asked for the offsets until it has answered for every group. Millrace serves
 everything else meanwhile.""",
     LOG_SIZE: """\
-millrace alone, one partition: the same operations on a small log and on a big one. Fetches start at random
-offsets of the whole log; their pages are brought into memory first, so that the disk is not measured.""",
+millrace alone, one partition: the same operations on a small log and on a big one. Fetches start at
+random offsets of the whole log, as many different ones in both, so that neither the disk nor the processor's
+caches are measured. What they take more in the big log is one read of an index file, of whatever size: the
+entries of the small one are still in memory.""",
     IDLE_CONNECTIONS: """\
 10,000 clients, unless the command below says otherwise, that have said hello and are silent, held open by
 another process.""",

@@ -12,10 +12,16 @@ from benchmarks.target import Target
 SEED = 1
 
 
-def fetch_cost(target: Target, *, topic: str, offsets: int, fetches: int, max_bytes: int) -> dict[str, float]:
-    """Fetch from random offsets below `offsets`, twice the same: the first pass brings them into memory."""
+def fetch_cost(
+    target: Target, *, topic: str, offsets: int, places: int, fetches: int, max_bytes: int
+) -> dict[str, float]:
+    """Fetch from random offsets below `offsets`, twice the same: the first pass brings them into memory.
+
+    There are so many `places` of them, in every log, that the processor's caches hold as much of each.
+    """
     chosen = random.Random(SEED)
-    frames = [raw.fetch_frame(topic, 0, chosen.randrange(offsets), max_bytes) for _ in range(fetches)]
+    asked = [raw.fetch_frame(topic, 0, chosen.randrange(offsets), max_bytes) for _ in range(places)]
+    frames = chosen.choices(asked, k=fetches)
     with raw.connect(target.bootstrap) as connection:
         for frame in frames:
             _fetch(connection, frame)
