@@ -48,8 +48,12 @@ def _measure(target: Target, topic: str, size: int) -> dict[str, float]:
     missing = filled - target.record_count(topic)
     fill = {"records": missing, "record_bytes": RECORD_BYTES, "batch_records": BATCH_RECORDS}
     run_load("fill", target, {"topic": topic, **fill})
-    fetches = {"offsets": filled, "places": PLACES, "fetches": FETCHES}
-    fetches["max_bytes"] = BATCH_RECORDS * RECORD_BYTES
+    fetches = {
+        "offsets": filled,
+        "places": PLACES,
+        "fetches": FETCHES,
+        "max_bytes": BATCH_RECORDS * RECORD_BYTES,
+    }
     fetch = run_load("fetch-anywhere", target, {"topic": topic, **fetches})
     appends = {"requests": APPENDS, "record_bytes": 100, "connections": 8, "partitions": 1}
     append = run_load("one-message", target, {"topic": topic, **appends})

@@ -74,10 +74,10 @@ class Results:
         reached = 0
         while reached < PARTITIONS:
             for message in consumer.consume(AT_ONCE, 1):
-                error, key, value = message.error(), message.key(), message.value()
-                if error is None and key is not None and value is not None:
-                    newest[key] = value
-                elif error is not None and error.code() == KafkaError._PARTITION_EOF:
+                error = message.error()
+                if error is None:
+                    newest[message.key() or b""] = message.value() or b""
+                elif error.code() == KafkaError._PARTITION_EOF:
                     reached += 1
                 else:
                     raise KafkaException(error)

@@ -126,9 +126,11 @@ class Index:
 
     def _probe(self, number: int) -> Entry | None:
         """One entry of the file, remembered: searches begin with the same few."""
-        entry = self._probed.get(number) or self._stored_entry(number)
-        if entry is not None:
-            self._probed[number] = entry
+        entry = self._probed.get(number)
+        if entry is None:
+            entry = self._stored_entry(number)
+            if entry is not None:
+                self._probed[number] = entry
         return entry
 
     def _no_entries(self) -> "tuple[array[int], array[int]]":
