@@ -43,3 +43,15 @@ def test_refusals(call: Call, ctx: Context) -> None:
     ):
         (result,) = call(request).responses
         assert result.error_code == error
+
+
+def test_a_resource_or_a_config_named_twice_stays_as_it_is(call: Call, ctx: Context) -> None:
+    topic = ctx.cluster.create_topic("orders", 1, configs={"retention.ms": "5"})
+    resource = replace(ResourceType.TOPIC, "orders", {"retention.ms": "7"})
+    resource.resources *= 2
+    config = replace(ResourceType.TOPIC, "orders", {"retention.ms": "7"})
+    config.resources[0].configs *= 2
+    for request in (resource, config):
+        (result,) = call(request).responses
+        assert result.error_code == Error.INVALID_REQUEST
+    assert topic.configs == {"retention.ms": "5"}

@@ -29,6 +29,7 @@ def test_validating_adds_nothing(call: Call, ctx: Context) -> None:
 
 def test_refusals_say_why(call: Call, ctx: Context) -> None:
     ctx.cluster.create_topic("orders", 3)
+    ctx.cluster.create_topic("unassigned", 1)
     ctx.cluster.create_topic("twice", 1)
     response = call(
         CreatePartitionsRequest(
@@ -37,6 +38,7 @@ def test_refusals_say_why(call: Call, ctx: Context) -> None:
                 CreatePartitionsTopic(
                     name="orders", count=4, assignments=[CreatePartitionsAssignment(broker_ids=[7])]
                 ),
+                CreatePartitionsTopic(name="unassigned", count=2, assignments=[]),
                 CreatePartitionsTopic(name="twice", count=2, assignments=None),
                 CreatePartitionsTopic(name="twice", count=3, assignments=None),
             ]
@@ -45,6 +47,7 @@ def test_refusals_say_why(call: Call, ctx: Context) -> None:
     assert [(result.name, result.error_code) for result in response.results] == [
         ("none", Error.UNKNOWN_TOPIC_OR_PARTITION),
         ("orders", Error.INVALID_REPLICA_ASSIGNMENT),
+        ("unassigned", Error.INVALID_REPLICA_ASSIGNMENT),
         ("twice", Error.INVALID_REQUEST),
     ]
     assert "no such broker" in response.results[1].error_message

@@ -38,4 +38,11 @@ def test_a_topic_named_twice_or_in_two_ways_is_kept(call: Call, ctx: Context) ->
     assert [result.error_code for result in call(twice).responses] == [Error.INVALID_REQUEST]
     both = DeleteTopicsRequest(topics=[DeleteTopicState(name="orders", topic_id=topic.topic_id)])
     assert [result.error_code for result in call(both).responses] == [Error.INVALID_REQUEST]
+    apart = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name="orders"), DeleteTopicState(topic_id=topic.topic_id)]
+    )
+    assert [result.error_code for result in call(apart).responses] == [Error.INVALID_REQUEST]
+    neither = DeleteTopicsRequest(topics=[DeleteTopicState(name=None)])
+    assert [result.error_code for result in call(neither).responses] == [Error.INVALID_REQUEST]
+    assert list(ctx.cluster.topics) == ["orders"]
     assert list(ctx.cluster.topics) == ["orders"]

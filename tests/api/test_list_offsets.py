@@ -86,7 +86,7 @@ def test_each_end_comes_with_its_own_leader_epoch(call: Call, ctx: Context) -> N
     ctx.cluster.create_topic("empty", 1)
     request = at(EARLIEST)
     request.topics[0].name = "empty"
-    assert find(call, request, 7).leader_epoch == -1
+    assert find(call, request, 7).leader_epoch == 0
 
 
 def test_a_partition_that_is_named_twice_is_refused(call: Call) -> None:

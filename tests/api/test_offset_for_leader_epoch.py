@@ -20,6 +20,8 @@ from .conftest import Call
         ("orders", (-1, 0), (Error.NONE, 0, 3)),
         ("orders", (0, 0), (Error.NONE, 0, 3)),
         ("orders", (-1, 5), (Error.NONE, -1, -1)),
+        ("orders", (-1, -1), (Error.NONE, -1, -1)),
+        ("empty", (-1, 0), (Error.NONE, 0, 0)),
         ("orders", (1, 0), (Error.UNKNOWN_LEADER_EPOCH, -1, -1)),
         ("none", (-1, 0), (Error.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)),
     ],
@@ -29,6 +31,7 @@ def test_the_end_of_an_epoch(
 ) -> None:
     current, asked = epochs
     ctx.cluster.create_topic("orders", 1)
+    ctx.cluster.create_topic("empty", 1)
     ctx.partitions.get("orders", 0).append(memoryview(batch(b"a", b"b", b"c")))
     partition = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=asked)
     response = call(

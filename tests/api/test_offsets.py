@@ -110,6 +110,12 @@ def test_commits_that_cannot_be_are_refused(call: Call, request_: OffsetCommitRe
     assert committed(call) == -1
 
 
+def test_a_group_without_members_does_not_ask_who_commits(call: Call) -> None:
+    for offset in (1, 2):
+        assert error_of(call(commit(offset, member_id="whoever"), 8)) == Error.NONE
+    assert committed(call) == 2
+
+
 def test_a_member_of_no_group_is_told_so_from_version_9(call: Call) -> None:
     request = commit(1, generation_id_or_member_epoch=4, member_id="gone")
     assert error_of(call(request, 9)) == Error.GROUP_ID_NOT_FOUND

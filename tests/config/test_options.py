@@ -52,6 +52,8 @@ def test_a_log_config_cannot_be_changed() -> None:
         ({"leader.replication.throttled.replicas": "0:1,x"}, "partition:broker pairs"),
         ({"retention.ms": "-2"}, "retention.ms must be at least -1, got -2"),
         ({"retention.ms": ""}, "retention.ms must be a whole number, got ''"),
+        ({"retention.ms": "1_000"}, "retention.ms must be a whole number, got '1_000'"),
+        ({"min.cleanable.dirty.ratio": "0.2_5"}, "must be a number, got '0.2_5'"),
     ],
 )
 def test_a_topic_config_that_makes_no_sense_is_refused(configs: dict[str, str], message: str) -> None:

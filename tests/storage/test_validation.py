@@ -15,7 +15,10 @@ from millrace.wire.records import (
     CRC_POSITION,
     HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+    Record,
     assemble,
+    build_batch,
     read_header,
 )
 
@@ -129,6 +132,19 @@ def test_timestamps_too_far_in_the_past_are_named(open_log, make_batch, clock):
     assert isinstance(answer, InvalidRecords)
     assert answer.error is Error.INVALID_TIMESTAMP
     assert [number for number, _ in answer.record_errors] == [0]
+
+
+def test_a_record_that_is_older_than_the_first_is_named_too(open_log, clock):
+    log = open_log(LogConfig(message_timestamp_before_max_ms=1000))
+    ages = (0, 1001, 1000)
+    records = [Record(n, clock.now_ms() - age, b"k", b"v") for n, age in enumerate(ages)]
+    answer = refusal(log, build_batch(records))
+    assert [number for number, _ in answer.record_errors] == [1]
+
+
+def test_a_transactional_batch_needs_a_producer(open_log, make_batch):
+    batch = changed(make_batch(), attributes=TRANSACTIONAL_BIT)
+    assert refusal(open_log(), batch).error is Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_records_without_a_timestamp_are_never_too_old(open_log, make_batch):

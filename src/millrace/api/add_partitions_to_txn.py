@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from millrace.api.context import Context
+from millrace.cluster.metadata import INTERNAL_TOPICS
 from millrace.errors import Error, KafkaError
 from millrace.txn.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, ProducerIdentity, TopicPartition
 from millrace.wire.messages.add_partitions_to_txn import (
@@ -47,22 +48,24 @@ def handle(ctx: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToT
 
 def _add(ctx: Context, transaction: AddPartitionsToTxnTransaction) -> list[AddPartitionsToTxnTopicResult]:
     partitions = [(topic.name, partition) for topic in transaction.topics for partition in topic.partitions]
-    unknown = {partition for partition in partitions if not _exists(ctx, *partition)}
-    if unknown:
+    refused = {partition: error for partition in partitions if (error := _refusal(ctx, *partition))}
+    if refused:
         outcome = {
-            partition: (
-                Error.UNKNOWN_TOPIC_OR_PARTITION if partition in unknown else Error.OPERATION_NOT_ATTEMPTED
-            )
-            for partition in partitions
+            partition: refused.get(partition, Error.OPERATION_NOT_ATTEMPTED) for partition in partitions
         }
     else:
         outcome = _outcome(ctx, transaction, partitions)
     return [_topic_result(topic, outcome) for topic in transaction.topics]
 
 
-def _exists(ctx: Context, topic: str, partition: int) -> bool:
+def _refusal(ctx: Context, topic: str, partition: int) -> Error:
+    if ctx.api_version < SEVERAL_TRANSACTIONS_FROM and topic in INTERNAL_TOPICS:
+        # Only coordinators write there; a group's offsets are added with AddOffsetsToTxn.
+        return Error.TOPIC_AUTHORIZATION_FAILED
     known = ctx.cluster.topics.get(topic)
-    return known is not None and 0 <= partition < known.partitions
+    if known is None or not 0 <= partition < known.partitions:
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    return Error.NONE
 
 
 def _outcome(

@@ -59,7 +59,7 @@ def _member(ctx: Context, group: ConsumerGroup, member: ConsumerMember) -> Membe
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topic_names),
-        subscribed_topic_regex=member.topic_regex or None,
+        subscribed_topic_regex=member.topic_regex or "",
         # What it is giving up it still has.
         assignment=_assignment(ctx, (*member.assigned, *member.revoking)),
         target_assignment=_assignment(ctx, group.target_of(member.member_id)),

@@ -29,7 +29,9 @@ def _add(
     try:
         if duplicate:
             raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
-        assignments = [assignment.broker_ids for assignment in asked.assignments or ()] or None
+        assignments = None
+        if asked.assignments is not None:
+            assignments = [assignment.broker_ids for assignment in asked.assignments]
         ctx.cluster.add_partitions(asked.name, asked.count, assignments, validate_only=validate_only)
     except KafkaError as error:
         return CreatePartitionsTopicResult(

@@ -47,9 +47,7 @@ def _create(
             validate_only=validate_only,
         )
     except KafkaError as error:
-        return CreatableTopicResult(
-            name=asked.name, error_code=error.error, error_message=error.message, configs=None
-        )
+        return CreatableTopicResult(name=asked.name, error_code=error.error, error_message=error.message)
     return _created(ctx, topic)
 
 

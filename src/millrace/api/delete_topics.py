@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Hashable
 
 from millrace.api.context import Context
 from millrace.cluster.metadata import Topic
@@ -19,17 +20,25 @@ from millrace.wire.schema import ZERO_UUID
 
 async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    times = Counter((state.name, state.topic_id) for state in asked)
-    results: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
-    for state in asked:
-        key = (state.name, state.topic_id)
+    meant = [_meant(ctx, state) for state in asked]
+    times = Counter(meant)
+    results: dict[Hashable, DeletableTopicResult] = {}
+    for key, state in zip(meant, asked, strict=True):
         if times[key] > 1:
-            results[key] = _failed(state, KafkaError(Error.INVALID_REQUEST, "Duplicate topic name."))
+            results[key] = _failed(state, KafkaError(Error.INVALID_REQUEST, "Duplicate topic name or id."))
         else:
             results[key] = _delete(ctx, state)
             # Each topic costs an fsync: others get their turn in between.
             await asyncio.sleep(0)
     return DeleteTopicsResponse(responses=list(results.values()))
+
+
+def _meant(ctx: Context, state: DeleteTopicState) -> Hashable:
+    """What is asked for, the same for a topic's name and its id."""
+    if state.name is None:
+        return state.topic_id
+    known = ctx.cluster.topics.get(state.name)
+    return state.name if known is None else known.topic_id
 
 
 def _delete(ctx: Context, state: DeleteTopicState) -> DeletableTopicResult:
@@ -42,10 +51,10 @@ def _delete(ctx: Context, state: DeleteTopicState) -> DeletableTopicResult:
 
 
 def _find(ctx: Context, state: DeleteTopicState) -> Topic:
+    if (state.name is None) == (state.topic_id == ZERO_UUID):
+        raise KafkaError(Error.INVALID_REQUEST, "A topic is deleted by its name or by its id.")
     if state.name is None:
         return ctx.cluster.topic_by_id(state.topic_id)
-    if state.topic_id != ZERO_UUID:
-        raise KafkaError(Error.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     return ctx.cluster.topic(state.name)
 
 

@@ -214,7 +214,7 @@ def _diverging_epoch(
     partition: Partition, last_fetched_epoch: int, fetch_offset: int
 ) -> EpochEndOffset | None:
     """Where the client's log parts from ours, if it does (KIP-595)."""
-    epoch, end_offset = partition.log.epoch_end_offset(last_fetched_epoch)
+    epoch, end_offset = partition.epoch_end_offset(last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
         raise KafkaError(Error.OFFSET_OUT_OF_RANGE)
     if epoch < last_fetched_epoch or end_offset < fetch_offset:

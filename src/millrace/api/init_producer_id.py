@@ -16,18 +16,24 @@ PRODUCER_FENCED_FROM = 4
 
 
 def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    try:
+        producer = _identity(ctx, request)
+    except KafkaError as error:
+        code = error.error
+        if code is Error.PRODUCER_FENCED and ctx.api_version < PRODUCER_FENCED_FROM:
+            code = Error.INVALID_PRODUCER_EPOCH
+        return InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER_EPOCH)
+    return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
+
+
+def _identity(ctx: Context, request: InitProducerIdRequest) -> ProducerIdentity:
     expected = _expected(request)
     if request.transactional_id is None:
-        return _without_transactions(ctx)
-    try:
-        producer = ctx.transactions.init_producer_id(
-            request.transactional_id, request.transaction_timeout_ms, expected
-        )
-    except KafkaError as error:
-        if error.error is Error.PRODUCER_FENCED and ctx.api_version < PRODUCER_FENCED_FROM:
-            raise KafkaError(Error.INVALID_PRODUCER_EPOCH) from error
-        raise
-    return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
+        # A producer without transactions that asks again starts afresh, whatever id it had.
+        return ProducerIdentity(_new_producer_id(ctx), 0)
+    return ctx.transactions.init_producer_id(
+        request.transactional_id, request.transaction_timeout_ms, expected
+    )
 
 
 def _expected(request: InitProducerIdRequest) -> ProducerIdentity | None:
@@ -38,10 +44,9 @@ def _expected(request: InitProducerIdRequest) -> ProducerIdentity | None:
     return ProducerIdentity(request.producer_id, request.producer_epoch) if has_id else None
 
 
-def _without_transactions(ctx: Context) -> InitProducerIdResponse:
-    # A producer without transactions that asks again starts afresh, whatever id it had.
+def _new_producer_id(ctx: Context) -> int:
     try:
-        return InitProducerIdResponse(producer_id=ctx.producer_ids.allocate(), producer_epoch=0)
+        return ctx.producer_ids.allocate()
     except OSError as error:
         logger.error("cannot write down the producer ids in use: %s", error)
         raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE) from error

@@ -78,7 +78,7 @@ def _offset(partition: Partition, timestamp: int, reads_committed: bool) -> Time
         return TimestampOffset(offset=end, timestamp_ms=-1, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
-        return TimestampOffset(offset=start, timestamp_ms=-1, leader_epoch=log.epoch_at(start))
+        return TimestampOffset(offset=start, timestamp_ms=-1, leader_epoch=partition.epoch_at(start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return None
     if timestamp == MAX_TIMESTAMP:

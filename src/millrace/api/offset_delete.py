@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millrace.api.context import Context
-from millrace.errors import Error
+from millrace.errors import Error, KafkaError
 from millrace.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -13,6 +13,8 @@ from millrace.wire.messages.offset_delete import (
 
 
 def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    if not request.group_id:
+        raise KafkaError(Error.INVALID_GROUP_ID)
     asked = [
         (topic.name, partition.partition_index)
         for topic in request.topics

@@ -29,7 +29,7 @@ def _find(ctx: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochEnd
     try:
         partition = ctx.partitions.get(topic, asked.partition)
         partition.check_leader_epoch(asked.current_leader_epoch)
-        result.leader_epoch, result.end_offset = partition.log.epoch_end_offset(asked.leader_epoch)
+        result.leader_epoch, result.end_offset = partition.epoch_end_offset(asked.leader_epoch)
     except KafkaError as error:
         result.error_code = error.error
     return result

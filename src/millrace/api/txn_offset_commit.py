@@ -43,6 +43,8 @@ def handle(ctx: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResp
 
 def _check_transaction(ctx: Context, request: TxnOffsetCommitRequest) -> None:
     """The group's partition must be part of the producer's transaction; from v5 on it joins by itself."""
+    if not request.group_id:
+        raise KafkaError(Error.INVALID_GROUP_ID)
     ctx.transactions.verify(
         request.transactional_id,
         request.producer_id,

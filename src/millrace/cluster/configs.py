@@ -215,6 +215,8 @@ def replacement(configs: Sequence[tuple[str, str | None]]) -> dict[str, str]:
     for name, value in configs:
         if value is None:
             raise KafkaError(Error.INVALID_REQUEST, f"Null value not supported for : {name}")
+        if name in settings:
+            raise KafkaError(Error.INVALID_REQUEST, f"{name} is set twice.")
         settings[name] = value
     return settings
 

@@ -101,6 +101,7 @@ def names(cluster: LocalCluster, resource_type: ResourceType) -> list[str]:
 def _topic(cluster: LocalCluster, name: str) -> Topic:
     if not name:
         raise KafkaError(Error.INVALID_REQUEST, "Default topic resources are not allowed.")
+    check_topic_name(name)
     if name not in cluster.topics:
         raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     return cluster.topics[name]

@@ -90,7 +90,7 @@ class Option:
                 return self._read_integer(text)
             case Kind.DOUBLE:
                 try:
-                    return float(text)
+                    return float(_digits(text))
                 except ValueError:
                     raise ConfigError(f"{self.name} must be a number, got {text!r}") from None
             case Kind.LIST:
@@ -100,7 +100,7 @@ class Option:
 
     def _read_integer(self, text: str) -> int:
         try:
-            value = int(text)
+            value = int(_digits(text))
         except ValueError:
             raise ConfigError(f"{self.name} must be a whole number, got {text!r}") from None
         limit = 1 << (_INTEGER_BITS[self.kind] - 1)
@@ -135,6 +135,13 @@ class Option:
                 return repr(value).replace("e+", "E").replace("e", "E")
             case _:
                 return str(value)
+
+
+def _digits(text: str) -> str:
+    """A number as Java reads it; Python's would allow 1_000 too."""
+    if "_" in text:
+        raise ValueError(text)
+    return text
 
 
 def declare(kind: Kind) -> Callable[..., Any]:

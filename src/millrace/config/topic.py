@@ -148,7 +148,7 @@ class LogConfig:
     )
     min_insync_replicas: int = integer(
         1,
-        "Replicas that must have a batch before acks=all is answered.",
+        "Replicas that must have a batch before acks=all is answered, or all where there are fewer.",
         at_least=1,
         synonyms=("min.insync.replicas",),
     )

@@ -34,7 +34,7 @@ class SimpleGroup(Group):
         return True
 
     def validate_commit(self, commit: Commit) -> None:
-        if commit.generation > NO_GENERATION or commit.member_id or commit.group_instance_id is not None:
+        if commit.generation > NO_GENERATION:
             raise KafkaError(Error.UNKNOWN_MEMBER_ID)
 
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> None:

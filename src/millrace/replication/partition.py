@@ -92,6 +92,19 @@ class Partition:
             elif is_stable or not fetch.reads_committed:
                 fetch.appended(appended_bytes)
 
+    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch up to the given one and the offset where it ended; (-1, -1) where unknown.
+
+        The current epoch is known before anything is written in it.
+        """
+        if epoch == self.leader_epoch:
+            return epoch, self.log.log_end_offset
+        return self.log.epoch_end_offset(epoch)
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch that wrote an offset, or will write it; -1 where unknown."""
+        return self.leader_epoch if offset >= self.log.log_end_offset else self.log.epoch_at(offset)
+
     def check_leader_epoch(self, epoch: int) -> None:
         """A client that names the leader epoch it knows must know the current one."""
         if epoch in (UNKNOWN_LEADER_EPOCH, self.leader_epoch):

@@ -54,10 +54,10 @@ class LeaderEpochs:
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest known epoch up to the given one, and the offset where it ended."""
-        if epoch == self.latest and self.entries:
-            return epoch, log_end_offset
-        if epoch > self.latest:
+        if epoch == UNDEFINED_EPOCH or epoch > self.latest:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self.latest:
+            return epoch, log_end_offset
         known = UNDEFINED_EPOCH
         for entry in self.entries:
             if entry.epoch > epoch:

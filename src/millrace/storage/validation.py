@@ -2,7 +2,8 @@
 
 Nearly everything is in the batch's header, so a batch is neither unpacked nor iterated here. Records are
 looked into only where the topic's configuration asks for it (a compacted topic needs keys, a codec is
-prescribed), or where the header shows a timestamp out of bounds and each record at fault has to be named.
+prescribed, records may not be too old), or where the header shows a timestamp out of bounds and each record
+at fault has to be named.
 """
 
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from millrace.config import LogConfig
+from millrace.config.options import LONG_MAX
 from millrace.errors import Error, KafkaError
 from millrace.storage.append_origin import AppendOrigin
 from millrace.wire.checksum import crc32c
@@ -26,6 +28,7 @@ from millrace.wire.records import (
     MAGIC_POSITION,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
     RecordSpan,
@@ -65,6 +68,7 @@ class AppendRules:
         "codec_level",
         "is_compacted",
         "is_log_append_time",
+        "limits_the_past",
         "looks_into_batches",
         "max_message_bytes",
         "partition",
@@ -75,6 +79,7 @@ class AppendRules:
         self.max_message_bytes = config.max_message_bytes
         self.before_max_ms = config.message_timestamp_before_max_ms
         self.after_max_ms = config.message_timestamp_after_max_ms
+        self.limits_the_past = self.before_max_ms < LONG_MAX
         self.is_log_append_time = config.message_timestamp_type == "LogAppendTime"
         self.is_compacted = "compact" in config.cleanup_policy
         self.codec = CODECS_BY_NAME.get(config.compression_type)
@@ -125,8 +130,8 @@ def check_header(
         raise _invalid(
             f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count of records {count}"
         )
-    if attributes & CONTROL_BIT:
-        raise _invalid("Clients are not allowed to write control records")
+    if attributes & (CONTROL_BIT | TRANSACTIONAL_BIT):
+        _check_marks(header)
     if header.producer_id != NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_id < 0):
         raise _invalid(
             f"Invalid sequence number {header.base_sequence} in a batch of producer id {header.producer_id}"
@@ -140,11 +145,20 @@ def check_header(
         )
     if not rules.is_log_append_time and (
         header.max_timestamp > now_ms + rules.after_max_ms
-        or header.base_timestamp < now_ms - rules.before_max_ms
+        or rules.limits_the_past
         or attributes & LOG_APPEND_TIME_BIT
     ):
         _check_timestamps(records, header, rules, now_ms)
     return header
+
+
+def _check_marks(header: BatchHeader) -> None:
+    if header.attributes & CONTROL_BIT:
+        raise _invalid("Clients are not allowed to write control records")
+    if header.producer_id == NO_PRODUCER_ID:
+        raise KafkaError(
+            Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "A transactional batch needs a producer id"
+        )
 
 
 def _invalid(message: str) -> KafkaError:

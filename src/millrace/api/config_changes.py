@@ -1,0 +1,44 @@
+"""Changes to the configs of several resources in one request: each succeeds or fails alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from millrace.errors import Error, KafkaError
+
+
+class Resource(Protocol):
+    """What a config belongs to, as a request names it."""
+
+    resource_type: int
+    resource_name: str
+
+
+class Outcome(Protocol):
+    """How a resource fared, as a response tells it."""
+
+    error_code: int
+    error_message: str | None
+
+
+R = TypeVar("R", bound=Resource)
+A = TypeVar("A", bound=Outcome)
+
+
+def change_each(resources: Sequence[R], change: Callable[[R], None], outcome_of: Callable[[R], A]) -> list[A]:
+    """Change the resources in turn; one that is named twice is left as it is."""
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    outcomes: dict[tuple[int, str], A] = {}
+    for resource in resources:
+        key = (resource.resource_type, resource.resource_name)
+        outcomes[key] = outcome = outcome_of(resource)
+        try:
+            if times[key] > 1:
+                raise KafkaError(Error.INVALID_REQUEST, "Each resource must appear at most once.")
+            change(resource)
+        except KafkaError as error:
+            outcome.error_code = error.error
+            outcome.error_message = error.message
+    return list(outcomes.values())

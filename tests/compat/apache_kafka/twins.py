@@ -1,0 +1,187 @@
+"""Apache Kafka and this broker, asked the same: whatever a client may send, both answer alike."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+from millrace.wire.frames import encode_request, read_response
+from millrace.wire.messages.api_versions import ApiVersionsRequest
+from millrace.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from millrace.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from millrace.wire.schema import ZERO_UUID, Request, Struct
+
+SECONDS = 20.0
+CLIENT_ID = "twins"
+CREATE_TOPICS_VERSION = 7
+LIST_OFFSETS_VERSION = 5
+
+# What no two brokers have in common, and what is said in our own words.
+OF_ITS_OWN = frozenset(
+    {"cluster_id", "host", "port", "log_dir", "total_bytes", "usable_bytes", "throttle_time_ms"}
+    | {"error_message", "batch_index_error_message", "documentation", "client_host"}
+    | {
+        "member_id",
+        "leader",
+        "producer_id",
+        "log_append_time_ms",
+        "last_timestamp",
+        "transaction_start_time_ms",
+    }
+)
+# We flush once a second by default; Kafka 4 keeps the cluster's min.insync.replicas as a dynamic setting.
+OTHER_DEFAULTS = frozenset({"flush.ms", "min.insync.replicas"})
+CLOSED = "the connection was closed"
+
+
+class Peer:
+    """One of the two: its connection, the ids it gave to topics, and what a test wants to remember of it."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._address = (host, int(port))
+        self._socket: socket.socket | None = None
+        self.topic_ids: dict[str, bytes] = {}
+        self.notes: dict[str, Any] = {}
+        named = ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1")
+        self.versions = {
+            api.api_key: range(api.min_version, api.max_version + 1)
+            for api in self.ask(named, named.versions[-1]).api_keys
+        }
+
+    def ask(self, request: Request, version: int) -> Any:
+        """The response, or CLOSED."""
+        if self._socket is None:
+            self._socket = socket.create_connection(self._address, timeout=SECONDS)
+        try:
+            self._socket.sendall(encode_request(request, version, 1, CLIENT_ID))
+            size = int.from_bytes(self._read(4), "big")
+            return read_response(request.response, version, self._read(size))[1]
+        except ConnectionError:
+            self.close()
+            return CLOSED
+
+    def _read(self, size: int) -> bytes:
+        assert self._socket is not None
+        received = bytearray()
+        while len(received) < size:
+            piece = self._socket.recv(size - len(received))
+            if not piece:
+                raise ConnectionResetError
+            received += piece
+        return bytes(received)
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+Asked: TypeAlias = Request | Callable[[Peer], Request]
+
+
+class Twins:
+    """Both brokers, kept in the same state by being asked the same."""
+
+    def __init__(self, kafka: Peer, ours: Peer) -> None:
+        self.kafka = kafka
+        self.ours = ours
+
+    def __iter__(self) -> Iterator[Peer]:
+        return iter((self.kafka, self.ours))
+
+    def versions(self, request: type[Request], since: int = 0) -> range:
+        """The versions of an API that both speak."""
+        theirs, ours = self.kafka.versions[request.api_key], self.ours.versions[request.api_key]
+        return range(
+            max(theirs[0], ours[0], request.versions[0], since),
+            min(theirs[-1], ours[-1], request.versions[-1]) + 1,
+        )
+
+    def agree(self, asked: Asked, version: int, note: str | None = None) -> Any:
+        """Ask both, in the same version, and compare what they say; our answer is returned."""
+        answers = []
+        for peer in self:
+            request = asked(peer) if callable(asked) else asked
+            answer = peer.ask(request, version)
+            answers.append(answer)
+            if note is not None:
+                peer.notes[note] = answer
+        theirs, ours = map(comparable, answers)
+        assert ours == theirs, f"{request} in version {version}\nKafka: {theirs}\n   we: {ours}"
+        return answers[-1]
+
+    def agree_soon(self, asked: Asked, version: int) -> None:
+        """The same, for what Kafka's broker hears from its controller a moment later."""
+
+        def agreed() -> bool:
+            try:
+                self.agree(asked, version)
+            except AssertionError:
+                return False
+            return True
+
+        until(agreed, f"they do not agree on {asked}")
+
+    def agree_in_all(self, asked: Request, since: int = 0) -> None:
+        """Ask both in every version that they speak."""
+        for version in self.versions(type(asked), since):
+            self.agree(asked, version)
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        """Create a topic on both; Apache Kafka's needs a moment."""
+        settings = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
+        topic = CreatableTopic(name, partitions, 1, configs=settings)
+        for peer in self:
+            created = peer.ask(CreateTopicsRequest(topics=[topic]), CREATE_TOPICS_VERSION).topics[0]
+            assert created.error_code == 0, created
+            peer.topic_ids[name] = created.topic_id
+            _wait_for_leaders(peer, name, partitions)
+
+
+def _wait_for_leaders(peer: Peer, topic: str, partitions: int) -> None:
+    asked = ListOffsetsTopic(
+        topic, [ListOffsetsPartition(index, timestamp=-1) for index in range(partitions)]
+    )
+
+    def led() -> bool:
+        (told,) = peer.ask(ListOffsetsRequest(-1, 0, [asked]), LIST_OFFSETS_VERSION).topics
+        return all(partition.error_code == 0 for partition in told.partitions)
+
+    until(led, f"{topic} has partitions without a leader")
+
+
+def until(condition: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.01)
+
+
+def comparable(value: object) -> Any:
+    """A response without what is its broker's own. Lists of structs lose their order, which is a map's."""
+    match value:
+        case Struct():
+            told = {
+                name: comparable(getattr(value, name))
+                for name in type(value).wire_fields
+                if name not in OF_ITS_OWN
+            }
+            if told.get("error_code"):
+                # Kafka tells it in some refusals and not in others.
+                told.pop("log_start_offset", None)
+            return told
+        case list() if value and isinstance(value[0], Struct):
+            kept = (item for item in value if getattr(item, "name", None) not in OTHER_DEFAULTS)
+            return sorted(map(comparable, kept), key=repr)
+        case list():
+            # None and an empty list mean the same, and Kafka uses both.
+            return value or None
+        case bytes() if len(value) == len(ZERO_UUID):
+            return "an id" if value != ZERO_UUID else None
+        case memoryview():
+            return bytes(value)
+        case _:
+            return value
