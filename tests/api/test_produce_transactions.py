@@ -122,6 +122,17 @@ def test_a_late_batch_of_an_ended_transaction_is_refused(
     assert orders.last_stable_offset == orders.high_watermark
 
 
+@pytest.mark.parametrize("version", [OLD, JOINS])
+def test_what_a_fenced_producer_tries_is_no_matter_to_the_one_in_its_place(
+    call: Call, sender: Sender, version: int
+) -> None:
+    successor = Sender(call, init_producer(call))
+    begin(call, successor.producer, "orders")
+    assert successor.send(b"a", version=version).error_code == Error.NONE
+    assert sender.send(b"z", version=version).error_code == Error.INVALID_PRODUCER_EPOCH
+    assert successor.send(b"b", sequence=1, version=version).error_code == Error.NONE
+
+
 def test_a_fenced_producer_is_refused(call: Call, sender: Sender) -> None:
     begin(call, sender.producer, "orders")
     sender.send(b"a", version=OLD)

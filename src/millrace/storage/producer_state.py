@@ -162,7 +162,8 @@ class ProducerStates:
                 f"Producer {header.producer_id} writes to a transaction without a transactional id",
             )
         asked = self._verifications.get(header.producer_id)
-        if asked is None:
+        if asked is None or asked.producer_epoch != header.producer_epoch:
+            # What a fenced producer has asked for says nothing about the one in its place.
             return
         starts_anew = asked.bumps_epochs and producer is None and header.base_sequence != 0
         if starts_anew or header.base_sequence > asked.lowest_sequence:

@@ -161,7 +161,7 @@ def until(condition: Callable[[], bool], otherwise: str) -> None:
 
 
 def comparable(value: object) -> Any:
-    """A response without what is its broker's own. Lists of structs lose their order, which is a map's."""
+    """A response without what is its broker's own. Lists lose their order, which is a map's."""
     match value:
         case Struct():
             told = {
@@ -178,7 +178,7 @@ def comparable(value: object) -> Any:
             return sorted(map(comparable, kept), key=repr)
         case list():
             # None and an empty list mean the same, and Kafka uses both.
-            return value or None
+            return sorted(value, key=repr) or None
         case bytes() if len(value) == len(ZERO_UUID):
             return "an id" if value != ZERO_UUID else None
         case memoryview():
