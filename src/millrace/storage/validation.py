@@ -46,6 +46,7 @@ _SMALLEST_BATCH_LENGTH = 14
 _MOST_RECORDS = 1_000_000
 # Of the records at fault in a batch, this many are named.
 _NAMED_RECORDS = 1000
+_MARKS = CONTROL_BIT | TRANSACTIONAL_BIT
 # The broker has just built these itself; they have no sequence numbers.
 _BROKERS_OWN = (AppendOrigin.COORDINATOR, AppendOrigin.MARKER)
 
@@ -130,7 +131,7 @@ def check_header(
         raise _invalid(
             f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count of records {count}"
         )
-    if attributes & (CONTROL_BIT | TRANSACTIONAL_BIT):
+    if attributes & _MARKS:
         _check_marks(header)
     if header.producer_id != NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_id < 0):
         raise _invalid(

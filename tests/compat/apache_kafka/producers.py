@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from millrace.errors import Error
 from millrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -72,7 +73,7 @@ class Producer:
         return asked
 
     def writing(
-        self, topic: str, sequence: int, *, epochs: int = 0, partition: int = 0, **other: object
+        self, topic: str, sequence: int, *, epochs: int = 0, partition: int = 0, **other: Any
     ) -> Asked:
         named = other.get("transactional_id", self.transactional_id)
         now = int(time.time() * 1000)
@@ -87,7 +88,7 @@ class Producer:
                 attributes=TRANSACTIONAL_BIT if other.get("transactional", True) else 0,
             )
             written = TopicProduceData(topic, peer.topic_ids[topic], [PartitionProduceData(partition, batch)])
-            return ProduceRequest(named, -1, TIMEOUT_MS, [written])  # type: ignore[arg-type]
+            return ProduceRequest(named, -1, TIMEOUT_MS, [written])
 
         return asked
 

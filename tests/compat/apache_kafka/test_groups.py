@@ -1,6 +1,7 @@
 """Groups: joined, committed to, told of and deleted as Apache Kafka does it."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -63,14 +64,14 @@ def test_finding_coordinators(twins: Twins, keys: list[str], key_type: int) -> N
     twins.agree_in_all(FindCoordinatorRequest(key, key_type, keys))
 
 
-def joining(group: str, member_id: str = "", **details: object) -> JoinGroupRequest:
-    asked: dict[str, object] = {
+def joining(group: str, member_id: str = "", **details: Any) -> JoinGroupRequest:
+    asked: dict[str, Any] = {
         "session_timeout_ms": 30_000,
         "rebalance_timeout_ms": 30_000,
         "protocol_type": "consumer",
         "protocols": [JoinGroupRequestProtocol("range", b"")],
     }
-    return JoinGroupRequest(group_id=group, member_id=member_id, **asked | details)  # type: ignore[arg-type]
+    return JoinGroupRequest(group_id=group, member_id=member_id, **asked | details)
 
 
 def joined(twins: Twins, group: str, version: int) -> None:
@@ -98,8 +99,8 @@ def test_the_life_of_a_member(twins: Twins) -> None:
         group = f"member-{version}"
         joined(twins, group, version)
 
-        def syncing(peer: Peer, group: str = group, **details: object) -> SyncGroupRequest:
-            asked: dict[str, object] = {
+        def syncing(peer: Peer, group: str = group, **details: Any) -> SyncGroupRequest:
+            asked: dict[str, Any] = {
                 "group_id": group,
                 "generation_id": 1,
                 "member_id": member_of(peer),
@@ -107,11 +108,11 @@ def test_the_life_of_a_member(twins: Twins) -> None:
                 "protocol_name": "range",
                 "assignments": [SyncGroupRequestAssignment(member_of(peer), b"all of it")],
             }
-            return SyncGroupRequest(**asked | details)  # type: ignore[arg-type]
+            return SyncGroupRequest(**asked | details)
 
-        def beating(peer: Peer, group: str = group, **details: object) -> HeartbeatRequest:
+        def beating(peer: Peer, group: str = group, **details: Any) -> HeartbeatRequest:
             asked = {"group_id": group, "generation_id": 1, "member_id": member_of(peer)}
-            return HeartbeatRequest(**asked | details)  # type: ignore[arg-type]
+            return HeartbeatRequest(**asked | details)
 
         syncs, beats = min(version, 5), min(version, 4)
         twins.agree(beating, beats)
@@ -149,9 +150,9 @@ def test_the_life_of_a_member(twins: Twins) -> None:
         {"protocol_type": ""},
     ],
 )
-def test_joining_wrongly(twins: Twins, details: dict[str, object]) -> None:
+def test_joining_wrongly(twins: Twins, details: dict[str, Any]) -> None:
     for version in twins.versions(JoinGroupRequest):
-        asked = joining(**{"group": "wrongly-joined"} | details)  # type: ignore[arg-type]
+        asked = joining(**{"group": "wrongly-joined"} | details)
         theirs, ours = (peer.ask(asked, version) for peer in twins)
         assert ours.error_code == theirs.error_code != 0
 
@@ -190,7 +191,7 @@ def committing(
     return OffsetCommitRequest(group, generation, member, instance, topics=topics)
 
 
-COMMITS: dict[str, dict[str, object]] = {
+COMMITS: dict[str, dict[str, Any]] = {
     "simple": {},
     "unknown topic": {"topic": "never"},
     "impossible topic": {"topic": "a b"},
@@ -281,15 +282,13 @@ def test_deleting_offsets(twins: Twins) -> None:
         twins.agree(OffsetDeleteRequest(group, topics), 0)
 
 
-def beat(
-    group: str, member: str = "A" * 22, epoch: int = 0, **details: object
-) -> ConsumerGroupHeartbeatRequest:
-    asked: dict[str, object] = {
+def beat(group: str, member: str = "A" * 22, epoch: int = 0, **details: Any) -> ConsumerGroupHeartbeatRequest:
+    asked: dict[str, Any] = {
         "rebalance_timeout_ms": 30_000,
         "subscribed_topic_names": [TOPIC],
         "topic_partitions": [],
     }
-    return ConsumerGroupHeartbeatRequest(group, member, epoch, **asked | details)  # type: ignore[arg-type]
+    return ConsumerGroupHeartbeatRequest(group, member, epoch, **asked | details)
 
 
 @pytest.mark.parametrize(
@@ -310,8 +309,8 @@ def beat(
         {"rack_id": ""},
     ],
 )
-def test_beating_wrongly(twins: Twins, details: dict[str, object]) -> None:
-    asked = beat(**{"group": "wrongly-beaten"} | details)  # type: ignore[arg-type]
+def test_beating_wrongly(twins: Twins, details: dict[str, Any]) -> None:
+    asked = beat(**{"group": "wrongly-beaten"} | details)
     twins.agree_in_all(asked)
 
 
