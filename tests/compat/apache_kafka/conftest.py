@@ -11,7 +11,8 @@ from millrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from millrace.wire.messages.init_producer_id import InitProducerIdRequest
 
 from ... import jvm
-from .twins import Peer, Twins, until
+from ...waiting import until
+from .twins import Peer, Twins
 
 PROPERTIES = {
     "node.id": "1",
@@ -44,10 +45,10 @@ def twins() -> Iterator[Twins]:
 def _wait_for_coordinator(peer: Peer, key_type: int) -> None:
     """The first to ask has the coordinator's topic created."""
     asked = FindCoordinatorRequest(key="anybody", key_type=key_type)
-    until(lambda: peer.ask(asked, 3).error_code == 0, f"no coordinator of type {key_type}")
+    until(lambda: peer.ask(asked, 3).error_code == 0)
 
 
 def _wait_for_producer_ids(peer: Peer) -> None:
     """Kafka's broker gets a block of them from its controller."""
     asked = InitProducerIdRequest(None, 0)
-    until(lambda: peer.ask(asked, 4).error_code == 0, "no producer ids")
+    until(lambda: peer.ask(asked, 4).error_code == 0)

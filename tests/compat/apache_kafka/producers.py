@@ -28,7 +28,8 @@ from millrace.wire.messages.txn_offset_commit import (
 )
 from millrace.wire.records import TRANSACTIONAL_BIT, Record, build_batch
 
-from .twins import Asked, Peer, Twins, comparable, until
+from ...waiting import until
+from .twins import Asked, Peer, Twins, comparable
 
 TIMEOUT_MS = 60_000
 # From this version of EndTxn on, the answer names the epoch of the next transaction (KIP-890).
@@ -46,7 +47,7 @@ class Producer:
         """Get an id, or the next epoch; Kafka lets a producer wait while it aborts what it left open."""
         asked = InitProducerIdRequest(self.transactional_id, TIMEOUT_MS)
         for peer in self.twins:
-            until(partial(self._started, peer, asked), f"{self.transactional_id} does not start")
+            until(partial(self._started, peer, asked))
         theirs, ours = (peer.notes[self.transactional_id] for peer in self.twins)
         assert comparable(ours) == comparable(theirs)
 
@@ -117,7 +118,7 @@ class Producer:
         if answer.error_code:
             return
         for peer in self.twins:
-            until(partial(self._is_complete, peer), f"{self.transactional_id} does not end")
+            until(partial(self._is_complete, peer))
 
     def _is_complete(self, peer: Peer) -> bool:
         (told,) = peer.ask(DescribeTransactionsRequest([self.transactional_id]), 0).transaction_states

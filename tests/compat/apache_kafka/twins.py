@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -12,6 +11,8 @@ from millrace.wire.messages.api_versions import ApiVersionsRequest
 from millrace.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from millrace.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from millrace.wire.schema import ZERO_UUID, Request, Struct
+
+from ...waiting import until
 
 SECONDS = 20.0
 CLIENT_ID = "twins"
@@ -123,7 +124,7 @@ class Twins:
                 return False
             return True
 
-        until(agreed, f"they do not agree on {asked}")
+        until(agreed, SECONDS)
 
     def agree_in_all(self, asked: Request, since: int = 0) -> None:
         """Ask both in every version that they speak."""
@@ -150,14 +151,7 @@ def _wait_for_leaders(peer: Peer, topic: str, partitions: int) -> None:
         (told,) = peer.ask(ListOffsetsRequest(-1, 0, [asked]), LIST_OFFSETS_VERSION).topics
         return all(partition.error_code == 0 for partition in told.partitions)
 
-    until(led, f"{topic} has partitions without a leader")
-
-
-def until(condition: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.01)
+    until(led, SECONDS)
 
 
 def comparable(value: object) -> Any:
