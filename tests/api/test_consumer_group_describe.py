@@ -36,6 +36,13 @@ def test_a_group_with_its_members(call: Call, ctx: Context) -> None:
         assert partitions.partitions == [0, 1]
 
 
+def test_a_member_without_a_pattern_has_an_empty_one(call: Call, ctx: Context) -> None:
+    ctx.cluster.create_topic("orders", 1)
+    call(join())
+    (group,) = call(ConsumerGroupDescribeRequest(group_ids=["readers"])).groups
+    assert group.members[0].subscribed_topic_regex == ""
+
+
 def test_a_topic_that_is_gone_is_left_out(call: Call, ctx: Context) -> None:
     topic = ctx.cluster.create_topic("orders", 2)
     call(join())

@@ -66,6 +66,7 @@ def test_one_refused_topic_does_not_hold_up_the_others(call: Call, ctx: Context)
         ("null", Error.INVALID_CONFIG),
     ]
     assert "only 1 broker(s) are registered" in response.topics[2].error_message
+    assert all(refused.configs == [] for refused in response.topics[1:])
     assert list(ctx.cluster.topics) == ["good"]
 
 
