@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import errno
+import fcntl
 import io
 import itertools
 import logging
 import mmap
 import socket
 import struct
+import sys
+import termios
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +24,7 @@ import pytest
 from millrace.net import connection
 from millrace.net.buffers import POOLED_BYTES, SCRATCH_BYTES
 from millrace.net.connection import (
+    AWAITED_BYTES,
     CLOSE_PART_BYTES,
     SENDING_SECONDS_PER_TURN,
     CloseConnection,
@@ -197,40 +201,67 @@ class Stream(socket.socket):
     def __init__(self, part_bytes: int) -> None:
         super().__init__()
         self.part_bytes = part_bytes
-        self.parts = 0
 
     def recv_into(self, view: Any, *_: Any) -> int:
-        self.parts += 1
         return min(len(view), self.part_bytes)
 
 
 @pytest.mark.parametrize(
-    ("part_bytes", "parts"),
+    ("part_bytes", "awaited"),
     [
-        pytest.param(CLOSE_PART_BYTES - 1, 1, id="comes slowly"),
-        pytest.param(CLOSE_PART_BYTES, 3, id="comes without end"),
-        pytest.param(POOLED_BYTES - 10, 1, id="is there"),
+        pytest.param(CLOSE_PART_BYTES - 1, [1, 1], id="comes slowly"),
+        pytest.param(CLOSE_PART_BYTES, [AWAITED_BYTES, AWAITED_BYTES], id="comes quickly"),
+        pytest.param(POOLED_BYTES - 1000, [1000, 1], id="is nearly there"),
+        pytest.param(POOLED_BYTES, [1], id="is there"),
     ],
 )
-async def test_a_large_frame_is_received_in_one_turn_for_as_long_as_that_is_quick(
-    monkeypatch: pytest.MonkeyPatch, part_bytes: int, parts: int
+async def test_of_a_large_frame_that_comes_quickly_more_is_awaited(
+    part_bytes: int, awaited: list[int]
 ) -> None:
-    milliseconds = itertools.count()
-    monkeypatch.setattr(connection, "monotonic", lambda: next(milliseconds) / 1000)
     handled: list[int] = []
     async with serving(echo) as (server, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         await until(lambda: len(server.connections) == 1)
         [client] = server.connections
         client._dispatch = lambda frame: handled.append(len(frame))
-        client._begin_partial(POOLED_BYTES - 10, memoryview(b""))
+        client._begin_partial(POOLED_BYTES, memoryview(b""))
         with Stream(part_bytes) as stream:
             usual, client._socket = client._socket, stream
-            client._on_readable()
+            for expected in awaited:
+                client._on_readable()
+                assert low_water(client) == expected
             client._socket = usual
-        assert stream.parts == parts
-        assert handled == ([POOLED_BYTES - 10] if part_bytes == POOLED_BYTES - 10 else [])
+        assert handled[:1] == ([POOLED_BYTES] if part_bytes >= POOLED_BYTES - 1000 else [])
         writer.close()
+
+
+async def test_who_sends_the_rest_of_a_frame_slowly_is_heard_of_again_and_is_not_idle() -> None:
+    payload = b"x" * POOLED_BYTES
+    async with serving(echo, max_idle_seconds=60) as (server, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        await until(lambda: len(server.connections) == 1)
+        [client] = server.connections
+        client._partial, client._frame_end = memoryview(bytearray(POOLED_BYTES)), POOLED_BYTES
+        client.await_bytes(AWAITED_BYTES)
+        client.last_active -= 59
+        writer.write(payload[:10])
+        await until(lambda: unread_bytes(client) == 10)
+        await asyncio.sleep(0)
+        assert client._filled == 0, "it was told of less than it awaits"
+        server._close_idle()
+        await until(lambda: client._filled == 10)
+        client.last_active -= 2
+        server._close_idle()
+        assert server.connections == {client}
+        writer.close()
+
+
+def unread_bytes(client: Connection) -> int:
+    return int.from_bytes(fcntl.ioctl(client._fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def low_water(client: Connection) -> int:
+    return client._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 0, 7, MAX_FRAME + 1, 2**31 - 1])

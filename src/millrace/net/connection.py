@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 import struct
 from collections import deque
@@ -34,14 +33,14 @@ PIECES_PER_TURN = 64
 SECONDS_PER_TURN = 0.002
 # What is read at once while memory is short, or of a large frame: enough for any request without records.
 SHORT_READ_BYTES = 16 * 1024
-# Parts of a frame that are as large as the largest packets come from a sender that is busy sending more.
+# Parts of a frame that are as large as the largest packets come from a sender that is busy sending more: so
+# much of it is worth waiting for, or the rest of the frame. Each time it is woken finds its caches cold.
 CLOSE_PART_BYTES = 64 * 1024
+AWAITED_BYTES = 400_000
 # Whoever sends a large frame more slowly than this is not let to hold memory that others wait for.
 MIN_FRAME_BYTES_PER_SECOND = 64 * 1024
 # The api key, its version and the correlation id.
 MIN_FRAME_BYTES = 8
-
-_let_others_run: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
 
 
 class FileRange(Protocol):
@@ -77,6 +76,7 @@ class Connection:
     """Owned by the broker loop; not thread-safe."""
 
     __slots__ = (
+        "_awaited",
         "_backlog",
         "_blocked",
         "_buffers",
@@ -138,6 +138,8 @@ class Connection:
         # How much of the backlog counts as memory in use.
         self._held = 0
         self._reading = False
+        # How many bytes must have come for it to be told.
+        self._awaited = 1
 
         # What is to be sent, and the one request whose reply is not there yet.
         self._outgoing: deque[Chunk] = deque()
@@ -185,7 +187,7 @@ class Connection:
             if self._partial is None:
                 self._receive_frames()
             if self._partial is not None and self._pending is None:
-                self._receive_parts()
+                self._receive_part(self._partial)
         except BlockingIOError:
             # No more has come yet.
             pass
@@ -286,18 +288,8 @@ class Connection:
         go_on = self._pause()
         self._buffers.wait(lambda: self._loop.call_soon(go_on))
 
-    def _receive_parts(self) -> None:
-        """Receive a large frame for as long as its parts follow each other closely."""
-        turn_ends = monotonic() + SECONDS_PER_TURN
-        while (partial := self._partial) is not None and self._pending is None:
-            before = self._filled
-            self._receive_partial(partial)
-            if self._partial is None or self._filled - before < CLOSE_PART_BYTES or monotonic() > turn_ends:
-                return
-            # The sender may be waiting for this very core.
-            _let_others_run()
-
-    def _receive_partial(self, partial: FrameBuffer) -> None:
+    def _receive_part(self, partial: FrameBuffer) -> None:
+        """Receive what has come of a large frame, and handle it once it is whole."""
         if self._filled == len(partial):
             larger = self._buffers.grow(partial, self._frame_end)
             if larger is None:
@@ -306,9 +298,19 @@ class Connection:
             self._partial = partial = larger
             self._frame_began = self._loop.time()
         with memoryview(partial) as view:
-            self._filled += self._receive_into(view[self._filled : self._frame_end])
+            received = self._receive_into(view[self._filled : self._frame_end])
+        self._filled += received
         if self._filled == self._frame_end:
+            self.await_bytes(1)
             self._handle_partial(partial)
+        elif self._awaited > 1 or received >= CLOSE_PART_BYTES:
+            self.await_bytes(min(self._frame_end - self._filled, AWAITED_BYTES))
+
+    def await_bytes(self, count: int) -> None:
+        """Be told when so many bytes have come, or the client has gone, rather than of each packet."""
+        if count != self._awaited:
+            self._awaited = count
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
     def _receive_into(self, view: memoryview) -> int:
         received = self._socket.recv_into(view)

@@ -151,6 +151,9 @@ class Server:
         now = self._loop.time()
         for connection in list(self.connections):
             idle_seconds = now - connection.last_active
+            if idle_seconds > SWEEP_SECONDS:
+                # It sends more slowly than it seemed, or nothing.
+                connection.await_bytes(1)
             if 0 < self._max_idle_seconds < idle_seconds:
                 connection.close("idle for longer than connections.max.idle.ms")
             elif self._buffers.short and connection.stalls(now, MAX_STALL_SECONDS):
