@@ -152,16 +152,21 @@ class _Reading:
             self.results.append((target, data))
 
     def _read(self, target: Target) -> PartitionData:
-        asked = target.partition
-        partition = self._find(target)
-        partition.check_leader_epoch(asked.current_leader_epoch)
-        if self._ctx.api_version < ZSTD_FROM and partition.log.config.compression_type == "zstd":
+        asked, version, partitions = target.partition, self._ctx.api_version, self._ctx.partitions
+        if version >= TOPIC_IDS_FROM:
+            partition = partitions.get_by_id(target.topic_id, asked.partition)
+        else:
+            partition = partitions.get(target.topic, asked.partition)
+        log = partition.log
+        if asked.current_leader_epoch != partition.leader_epoch:
+            partition.check_leader_epoch(asked.current_leader_epoch)
+        if version < ZSTD_FROM and log.config.compression_type == "zstd":
             raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE)
         data = PartitionData(
             partition_index=asked.partition,
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.last_stable_offset,
-            log_start_offset=partition.log.log_start_offset,
+            log_start_offset=log.log_start_offset,
             aborted_transactions=self._aborted,
             records=b"",
         )
@@ -175,31 +180,20 @@ class _Reading:
         max_bytes = min(asked.partition_max_bytes, self._remaining_bytes)
         end = data.last_stable_offset if self._reads_committed else data.high_watermark
         # The first records always go out whole: a batch larger than every limit must not block its reader.
-        records = partition.read(
-            asked.fetch_offset, max(max_bytes, 0), min_one_batch=self.size == 0, up_to=end
-        )
+        records = log.read(asked.fetch_offset, max(max_bytes, 0), min_one_batch=self.size == 0, up_to=end)
         if records is not None:
-            self._count(records.length)
-            data.records = partition.log.copy(records) if self.size <= COPIED_BYTES else records
+            self.size += records.length
+            self._remaining_bytes -= records.length
+            self.missing_bytes -= records.length
+            data.records = log.copy(records) if self.size <= COPIED_BYTES else records
             if self._reads_committed:
                 data.aborted_transactions = _aborted(partition, asked.fetch_offset, records.next_offset)
-            if asked.fetch_offset < partition.log.segments[-1].base_offset < end:
+            if asked.fetch_offset < log.segments[-1].base_offset < end:
                 # A read ends with its segment: there is more, and no append that would tell of it.
                 self.urgent = True
         next_offset = asked.fetch_offset if records is None else records.next_offset
         (self.left if next_offset < end else self.seen).append(target.key)
         return data
-
-    def _count(self, read_bytes: int) -> None:
-        self.size += read_bytes
-        self._remaining_bytes -= read_bytes
-        self.missing_bytes -= read_bytes
-
-    def _find(self, target: Target) -> Partition:
-        partitions = self._ctx.partitions
-        if self._ctx.api_version < TOPIC_IDS_FROM:
-            return partitions.get(target.topic, target.partition.partition)
-        return partitions.get(partitions.topic_name(target.topic_id), target.partition.partition)
 
 
 def _aborted(partition: Partition, start_offset: int, end_offset: int) -> list[AbortedTransaction]:

@@ -96,10 +96,10 @@ class Session:
         self.targets: OrderedDict[Key, Target] = OrderedDict((target.key, target) for target in targets)
 
     def update(self, request: FetchRequest) -> None:
-        for target in _targets(request):
-            known = self.targets.get(target.key)
+        for key, target in _targets(request).items():
+            known = self.targets.get(key)
             if known is None:
-                self.targets[target.key] = target
+                self.targets[key] = target
             else:
                 known.partition = target.partition
         for key in _forgotten(request.forgotten_topics_data):
@@ -123,8 +123,7 @@ class FetchSessions:
         epoch = request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
-            # Of a partition that is named twice, the last counts, as in Kafka.
-            targets = list({target.key: target for target in _targets(request)}.values())
+            targets = list(_targets(request).values())
             session = self._create(targets, uses_topic_ids) if epoch == INITIAL_EPOCH else None
             return SessionFetch(session, everything=True) if session else Fetch(targets)
         session = self._continue(request, uses_topic_ids)
@@ -179,10 +178,14 @@ class FetchSessions:
         self._sessions.move_to_end(session.session_id)
 
 
-def _targets(request: FetchRequest) -> Iterable[Target]:
+def _targets(request: FetchRequest) -> dict[Key, Target]:
+    """What a request names; of a partition that is named twice, the last counts, as in Kafka."""
+    targets: dict[Key, Target] = {}
     for topic in request.topics:
         for partition in topic.partitions:
-            yield Target(topic.topic, topic.topic_id, partition)
+            target = Target(topic.topic, topic.topic_id, partition)
+            targets[target.key] = target
+    return targets
 
 
 def _forgotten(topics: list[ForgottenTopic]) -> Iterable[Key]:

@@ -54,7 +54,9 @@ def handle(
     ctx: Context, request: ProduceRequest
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
     unflushed: list[Unflushed] = []
-    responses = [_append_topic(ctx, request, topic, unflushed) for topic in request.topic_data]
+    responses: list[TopicProduceResponse] = []
+    for topic in request.topic_data:
+        responses.append(_append_topic(ctx, request, topic, unflushed))
     # Whoever waits for these records gets them before the producer hears that they are there.
     ctx.woken.answer_next()
     if request.acks == ACKS_NONE:
@@ -96,9 +98,8 @@ def _append_topic(
     except KafkaError as error:
         response.partition_responses = [_failed(partition.index, error) for partition in data.partition_data]
         return response
-    response.partition_responses = [
-        _append(ctx, request, name, partition, unflushed) for partition in data.partition_data
-    ]
+    for partition in data.partition_data:
+        response.partition_responses.append(_append(ctx, request, name, partition, unflushed))
     return response
 
 

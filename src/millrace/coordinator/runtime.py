@@ -192,7 +192,7 @@ class Runtime(Generic[S]):
         loader = Loader(shard, self._schemas, self._superseding, partition)
         offset = partition.log.log_start_offset
         while offset < partition.log.log_end_offset:
-            piece = partition.read(offset, LOAD_BYTES, min_one_batch=True)
+            piece = partition.log.read(offset, LOAD_BYTES, min_one_batch=True)
             if piece is None:
                 break
             for header, batch in iterate_batches(piece.read()):

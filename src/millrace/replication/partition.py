@@ -7,7 +7,6 @@ from collections.abc import Callable
 from millrace.errors import Error, KafkaError
 from millrace.replication.waiting import ParkedFetch
 from millrace.storage.append_origin import AppendOrigin
-from millrace.storage.file_slice import FileSlice
 from millrace.storage.log import Appended, Log
 from millrace.wire.control_batch import END_MARKER_BYTES
 
@@ -77,11 +76,6 @@ class Partition:
         if self.on_marker is not None:
             self.on_marker(producer_id, producer_epoch, committed)
         return appended.base_offset
-
-    def read(
-        self, offset: int, max_bytes: int, *, min_one_batch: bool, up_to: int | None = None
-    ) -> FileSlice | None:
-        return self.log.read(offset, max_bytes, min_one_batch=min_one_batch, up_to=up_to)
 
     def wake(self, appended_bytes: int | None = None) -> None:
         """Tell parked fetches of new bytes; without a number they answer at once, whatever there is."""

@@ -56,6 +56,12 @@ class Partitions:
         except KeyError:
             raise self._missing(topic, index) from None
 
+    def get_by_id(self, topic_id: bytes, index: int) -> Partition:
+        try:
+            return self._by_topic[self._names[topic_id]][index]
+        except KeyError:
+            raise self._missing(self.topic_name(topic_id), index) from None
+
     def _missing(self, topic: str, index: int) -> KafkaError:
         reason = self._offline.get((topic, index))
         if reason is None:

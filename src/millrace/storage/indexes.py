@@ -143,8 +143,16 @@ class Index:
         return first, second
 
     def _floor(self, column: int, value: int) -> Entry | None:
-        count = self._count_up_to(column, value)
-        return self._entry(count - 1) if count else None
+        """The last entry that has at most value in a column."""
+        columns: Columns = self._buffered
+        if not columns[column] or columns[column][0] > value:
+            window = self._window
+            if window is None or not self._decides(window[column], value):
+                count = self._count_up_to(column, value)
+                return self._entry(count - 1) if count else None
+            columns = window
+        number = bisect_right(columns[column], value) - 1
+        return (columns[0][number], columns[1][number]) if number >= 0 else None
 
     def _keep(self, count: int) -> None:
         """Drop all entries but the first ones."""

@@ -36,7 +36,10 @@ class Reader:
         if found is None:
             return None
         segment, start = found
-        end, next_offset = self._end_of(segment, up_to, log_end_offset)
+        if up_to == log_end_offset and segment is self._segments[-1]:
+            end, next_offset = segment.size, up_to
+        else:
+            end, next_offset = self._end_of(segment, up_to, log_end_offset)
         if end - start > max_bytes:
             cut, header = segment.cut(start, start + max_bytes)
             if cut > start:

@@ -20,7 +20,6 @@ from millrace.wire.records import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
     CONTROL_BIT,
-    HEADER,
     HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
@@ -35,6 +34,7 @@ from millrace.wire.records import (
     assemble,
     iterate_spans,
     payload_of,
+    read_header,
 )
 
 # Length, attributes, two deltas, key and value lengths, header count: at least a byte each.
@@ -106,7 +106,7 @@ def check_header(
     size = len(records)
     if size < HEADER_BYTES:
         raise _not_one_batch(records)
-    header = BatchHeader._make(HEADER.unpack_from(records))
+    header = read_header(records)
     if header.magic != MAGIC or header.length != size - LOG_OVERHEAD_BYTES:
         raise _not_one_batch(records)
     if header.base_offset != 0:
@@ -252,11 +252,11 @@ def _recompress(records: memoryview, header: BatchHeader, rules: AppendRules) ->
             f"The batch for {rules.partition} is {len(batch)} bytes when stored with {codec.name.lower()}, "
             f"more than the maximum of {rules.max_message_bytes}",
         )
-    return AcceptedBatch(BatchHeader._make(HEADER.unpack_from(batch)), batch)
+    return AcceptedBatch(read_header(batch), batch)
 
 
 def _stamp(buffer: Buffer, header: BatchHeader, now_ms: int) -> AcceptedBatch:
     # All records take the batch's largest timestamp, so the records themselves stay as they are.
     stamped = header._replace(attributes=header.attributes | LOG_APPEND_TIME_BIT, max_timestamp=now_ms)
     batch = assemble(stamped, bytes(buffer[HEADER_BYTES:]))
-    return AcceptedBatch(BatchHeader._make(HEADER.unpack_from(batch)), batch)
+    return AcceptedBatch(read_header(batch), batch)

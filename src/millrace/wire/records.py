@@ -139,7 +139,8 @@ def advance_sequence(sequence: int, count: int) -> int:
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Unpack the batch header that starts at position; the batch's other bytes need not be there."""
-    return BatchHeader._make(HEADER.unpack_from(buffer, position))
+    # As `_make` does, which is a function of Python's own.
+    return tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, position))
 
 
 def check_batch(buffer: Buffer) -> BatchHeader:
