@@ -1,0 +1,105 @@
+"""How long the broker's own code takes for a request, with the processor's caches warm and with them cold.
+
+Run as `python -m benchmarks.handling [SOURCE]`: microseconds from a request's bytes to those of its answer,
+without the network, for the broker of this checkout or of another one's `src`. Between two requests in bulk
+megabytes pass through the caches, and what Python needs has to be fetched again: for these the cold figures
+count. They vary less than a load's do, so that small changes show.
+"""
+
+import gc
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+PARTITIONS = 6
+BATCHES = 60
+BATCH_RECORDS = 950
+RECORD_BYTES = 1000
+REQUESTS = 300
+# More than the processor keeps for itself, twice.
+STREAMED_BYTES = 12 << 20
+
+
+async def _measure() -> None:
+    # Not before it is known whose broker is meant.
+    from millrace.broker import Broker
+    from millrace.config import BrokerConfig
+
+    with tempfile.TemporaryDirectory() as directory:
+        properties = {"log.dirs": directory, "listeners": "PLAINTEXT://127.0.0.1:0"}
+        broker = Broker(BrokerConfig.from_properties(properties))
+        await broker.start()
+        topic_id = broker.cluster.create_topic("bulk", PARTITIONS).topic_id
+        broker.cluster.create_topic("single", PARTITIONS)
+        client: Any = SimpleNamespace()
+        dispatch = broker._new_client(client, "127.0.0.1", 0)
+        bulk = [_produce("bulk", partition, BATCH_RECORDS) for partition in range(PARTITIONS)]
+        for frame in bulk * BATCHES:
+            dispatch(frame)
+        single = [_produce("single", partition, 1) for partition in range(PARTITIONS)]
+        fetches = [_fetch(topic_id, BATCH_RECORDS * number) for number in range(BATCHES - 1)]
+        print(f"{'µs':42} {'warm':>8} {'cold':>8}")
+        _show("produce a record", single, dispatch)
+        _show("where to receive a produce request of 1 MB", bulk, client.place)
+        _show("fetch 1 MB from each of six partitions", fetches, dispatch)
+        await broker.stop()
+
+
+def _show(title: str, frames: list[memoryview], handle: Callable[[memoryview], object]) -> None:
+    warm = _median(frames, handle, lambda: None)
+    source, target = bytes(STREAMED_BYTES), memoryview(bytearray(STREAMED_BYTES))
+    cold = _median(frames, handle, lambda: target.__setitem__(slice(None), source))
+    print(f"{title:42} {warm:8.1f} {cold:8.1f}")
+
+
+def _median(
+    frames: list[memoryview], handle: Callable[[memoryview], object], prepare: Callable[[], object]
+) -> float:
+    gc.collect()
+    times = []
+    for number in range(REQUESTS):
+        frame = frames[number % len(frames)]
+        prepare()
+        started = time.perf_counter_ns()
+        handle(frame)
+        times.append(time.perf_counter_ns() - started)
+    return statistics.median(times) / 1000
+
+
+def _produce(topic: str, partition: int, records: int) -> memoryview:
+    from benchmarks.raw import produce_frame
+
+    return _without_size(produce_frame(topic, partition, [b"x" * RECORD_BYTES] * records))
+
+
+def _fetch(topic_id: bytes, offset: int) -> memoryview:
+    """The version that librdkafka speaks, with its default limits."""
+    from millrace.wire.frames import encode_request
+    from millrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+    asked = [
+        FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+        for index in range(PARTITIONS)
+    ]
+    topics = [FetchTopic(topic_id=topic_id, partitions=asked)]
+    request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=50 << 20, topics=topics)
+    return _without_size(encode_request(request, 16, 1, "benchmark"))
+
+
+def _without_size(frame: bytes) -> memoryview:
+    return memoryview(frame)[4:]
+
+
+def main(arguments: Iterable[str]) -> None:
+    sys.path[:0] = arguments
+    import uvloop
+
+    uvloop.run(_measure())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
