@@ -71,14 +71,19 @@ def _median(
 
 
 def _produce(topic: str, partition: int, records: int) -> memoryview:
-    from benchmarks.raw import produce_frame
+    """The version that librdkafka speaks."""
+    from millrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+    from millrace.wire.records import Record, build_batch
 
-    return _without_size(produce_frame(topic, partition, [b"x" * RECORD_BYTES] * records))
+    value, now_ms = b"x" * RECORD_BYTES, int(time.time() * 1000)
+    batch = build_batch(Record(offset, now_ms, None, value) for offset in range(records))
+    partitions = [PartitionProduceData(index=partition, records=batch)]
+    topics = [TopicProduceData(name=topic, partition_data=partitions)]
+    return _frame(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics), 10)
 
 
 def _fetch(topic_id: bytes, offset: int) -> memoryview:
     """The version that librdkafka speaks, with its default limits."""
-    from millrace.wire.frames import encode_request
     from millrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
     asked = [
@@ -86,12 +91,14 @@ def _fetch(topic_id: bytes, offset: int) -> memoryview:
         for index in range(PARTITIONS)
     ]
     topics = [FetchTopic(topic_id=topic_id, partitions=asked)]
-    request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=50 << 20, topics=topics)
-    return _without_size(encode_request(request, 16, 1, "benchmark"))
+    return _frame(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=50 << 20, topics=topics), 16)
 
 
-def _without_size(frame: bytes) -> memoryview:
-    return memoryview(frame)[4:]
+def _frame(request: Any, version: int) -> memoryview:
+    """A request's bytes without its size."""
+    from millrace.wire.frames import encode_request
+
+    return memoryview(encode_request(request, version, 1, "benchmark"))[4:]
 
 
 def main(arguments: Iterable[str]) -> None:

@@ -13,6 +13,7 @@ from millrace.wire.messages.produce import PartitionProduceData, ProduceRequest,
 from ..records import batch
 
 VERSIONS = ProduceRequest.versions
+FLEXIBLE_VERSIONS = range(ProduceRequest.flexible_from, VERSIONS[-1] + 1)
 RECORDS = bytes(batch(b"x" * 300))
 
 
@@ -47,7 +48,7 @@ def request(
 
 
 @pytest.mark.parametrize("client_id", ["client", "", None])
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", FLEXIBLE_VERSIONS)
 def test_records_lie_as_in_their_segment(
     ctx: Context, topic_id: bytes, version: int, client_id: str | None
 ) -> None:
@@ -67,9 +68,10 @@ def test_whatever_cannot_be_made_out_lies_anywhere(ctx: Context, topic_id: bytes
     assert {place(ctx.partitions, frame[:length]) for length in range(beginning)} == {0}
 
 
-def test_other_requests_lie_anywhere(ctx: Context) -> None:
+def test_other_requests_lie_anywhere(ctx: Context, topic_id: bytes) -> None:
     frame = memoryview(encode_request(MetadataRequest(), 12, 1, "client"))[4:]
     assert place(ctx.partitions, frame) == 0
+    assert place(ctx.partitions, request(ProduceRequest.flexible_from - 1, topic_id)) == 0
 
 
 def test_no_bytes_at_all_lead_to_an_error(ctx: Context, topic_id: bytes) -> None:

@@ -15,7 +15,7 @@ from millrace.net.deferred import Deferred
 from millrace.wire.codec import decoder
 from millrace.wire.frames import RequestHeader, encode_response, read_request_header
 from millrace.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from millrace.wire.schema import Response
+from millrace.wire.schema import Request, Response
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ Handle: TypeAlias = "Callable[[Context, Any], Any]"
 class Handler:
     """One API: its request, the versions offered, and the function that answers."""
 
-    request: type[Any]
+    request: type[Request]
     handle: Handle
     lowest: int
     highest: int
@@ -140,7 +140,7 @@ def error_response(handler: Handler, error: BaseException) -> Any:
     else:
         logger.error("a bug: %s failed", handler.request.__name__, exc_info=error)
         code, message = Error.UNKNOWN_SERVER_ERROR, "the broker failed to handle the request; see its log"
-    response = handler.request.response()
+    response: Any = handler.request.response()
     names = response.wire_fields
     if "error_code" not in names:
         raise CloseConnection(f"{handler.request.__name__} failed: {code.name} {message or ''}")

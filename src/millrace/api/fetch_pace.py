@@ -80,14 +80,15 @@ class FetchPace:
         if not self._is_behind:
             # It has seen everything there was: what comes is new.
             self._began, self._sent = now, 0
-        elif self._has_stopped(targets, now - PAUSE_SECONDS):
+            return
+        has_stopped = self._answered < now - PAUSE_SECONDS
+        if self._bytes_per_second < inf:
+            has_stopped = self._has_stopped_for_some(targets, now - PAUSE_SECONDS)
+        if has_stopped:
             self._slow_down(now)
 
-    def _has_stopped(self, targets: Iterable[Target], before: float) -> bool:
-        """Whether the client has not asked for more of something for long."""
-        if self._bytes_per_second == inf:
-            return self._answered < before
-        # When it is sent about what it can take, it may stop for a part of the partitions.
+    def _has_stopped_for_some(self, targets: Iterable[Target], before: float) -> bool:
+        """Whether a client that is sent about what it can take has not asked for some partitions for long."""
         answered = [self._left[target.key] for target in targets if target.key in self._left]
         # A pause that began before the last change says nothing of it.
         return any(self._changed < moment < before for moment in answered)

@@ -122,7 +122,8 @@ class FetchSessions:
         """What `request` asks for, by itself or within its session."""
         epoch = request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            if request.session_id != NO_SESSION:
+                self._sessions.pop(request.session_id, None)
             targets = list(_targets(request).values())
             session = self._create(targets, uses_topic_ids) if epoch == INITIAL_EPOCH else None
             return SessionFetch(session, everything=True) if session else Fetch(targets)

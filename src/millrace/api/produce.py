@@ -57,8 +57,9 @@ def handle(
     responses: list[TopicProduceResponse] = []
     for topic in request.topic_data:
         responses.append(_append_topic(ctx, request, topic, unflushed))
-    # Whoever waits for these records gets them before the producer hears that they are there.
-    ctx.woken.answer_next()
+    if ctx.woken.waiting:
+        # Whoever waits for these records gets them before the producer hears that they are there.
+        ctx.woken.answer_next()
     if request.acks == ACKS_NONE:
         _close_on_error(responses)
         response = None
@@ -127,7 +128,7 @@ def _append(
         log_append_time_ms=appended.log_append_time_ms,
         log_start_offset=appended.log_start_offset,
     )
-    if partition.log.unflushed_messages >= partition.log.config.flush_messages:
+    if partition.log.awaits_flush:
         unflushed.append((partition, response))
     return response
 

@@ -79,7 +79,7 @@ class FrameBuffers:
             self._overdraft = None
             # However full it is now: another one may overdraw.
             self._wake_everybody()
-        else:
+        elif self._waiting:
             self._wake()
 
     def hold(self, size: int) -> None:

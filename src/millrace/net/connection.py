@@ -180,7 +180,7 @@ class Connection:
             self._loop.remove_reader(self._fd)
 
     def _on_readable(self) -> None:
-        if self.busy:
+        if self._pending is not None or self._blocked:
             self._pause_reading()
             return
         try:

@@ -29,7 +29,7 @@ class FileSender:
 
     def send(self, sock: int, file: int, position: int, length: int, *, more: bool) -> int:
         """Send as much as the socket takes at once, and say how much; `more` is what follows behind it."""
-        if length <= SPLICED_BYTES or not self._is_open():
+        if length <= SPLICED_BYTES or not (self._descriptors or self._open()):
             return os.sendfile(sock, file, position, min(length, SENDFILE_BYTES))
         source, sink, nowhere = self._descriptors
         waiting = filled = os.splice(file, sink, min(length, PIPE_BYTES), position)
@@ -43,8 +43,9 @@ class FileSender:
             while waiting:
                 waiting -= os.splice(source, nowhere, waiting)
 
-    def _is_open(self) -> bool:
-        if not self._descriptors and not self._is_closed:
+    def _open(self) -> bool:
+        """Open the pipe unless that has failed before; returns whether there is one."""
+        if not self._is_closed:
             try:
                 self._descriptors += os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
                 self._descriptors.append(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))

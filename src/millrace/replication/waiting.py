@@ -18,15 +18,15 @@ class Woken:
     records; but not all of them, since there may be hundreds. Owned by the broker loop; not thread-safe.
     """
 
-    __slots__ = ("_answering", "_answers", "loop")
+    __slots__ = ("_answering", "loop", "waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._answers: deque[Callable[[], None]] = deque()
+        self.waiting: deque[Callable[[], None]] = deque()
         self._answering = False
 
     def add(self, answer: Callable[[], None]) -> None:
-        self._answers.append(answer)
+        self.waiting.append(answer)
         self.loop.call_soon(self.answer_next)
 
     def answer_next(self) -> None:
@@ -35,11 +35,11 @@ class Woken:
         Its client may have sent further requests, which are handled now, and may wake others: their turn is
         later.
         """
-        if self._answering or not self._answers:
+        if self._answering or not self.waiting:
             return
         self._answering = True
         try:
-            self._answers.popleft()()
+            self.waiting.popleft()()
         except Exception:
             # Whoever woke it has nothing to do with its trouble.
             logger.exception("a bug: a fetch that waited was not answered")

@@ -226,7 +226,8 @@ class OffsetIndex(Index):
         return view[::2], view[1::2]
 
     def _absolute(self, entry: Entry | None) -> OffsetPosition | None:
-        return None if entry is None else OffsetPosition(self.base_offset + entry[0], entry[1])
+        # What the class itself does is a function of Python's own.
+        return entry and tuple.__new__(OffsetPosition, (self.base_offset + entry[0], entry[1]))
 
 
 class TimestampEntry(NamedTuple):

@@ -176,6 +176,11 @@ class Log:
         return self.log_end_offset - self.recovery_point
 
     @property
+    def awaits_flush(self) -> bool:
+        """Whether a power cut could cost more than `flush.messages` allows."""
+        return self.log_end_offset - self.recovery_point >= self._config.flush_messages
+
+    @property
     def last_stable_offset(self) -> int:
         """Where the first open transaction starts, else the end of the log."""
         first_open_offset = self.producers.first_open_offset
@@ -194,7 +199,8 @@ class Log:
         self, records: memoryview, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> Appended:
         """Append a batch; a refused one raises KafkaError and changes nothing."""
-        self._check_writable()
+        if self.read_only_reason is not None:
+            self._check_writable()
         rules = self._rules
         now_ms = self._clock.now_ms()
         header = check_header(records, rules, now_ms, origin)

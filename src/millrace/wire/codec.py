@@ -1,6 +1,7 @@
 """Messages to bytes and back, by functions that are generated for each version on its first use."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 from millrace.errors import Error, KafkaError
@@ -19,35 +20,29 @@ Chunk = Any
 Decoder = Callable[[Buffer, int], tuple[M, int]]
 Encoder = Callable[[M, bytearray, list[Chunk]], bytearray]
 
-_decoders: dict[tuple[type[Message], int], Decoder[Any]] = {}
-_encoders: dict[tuple[type[Message], int], Encoder[Any]] = {}
 
-
-def decoder(message: type[M], version: int) -> Decoder[M]:
+@cache
+def decoder(message: type[Message], version: int) -> Decoder[Any]:
     """The function (buffer, position) -> (message, position after it)."""
-    found = _decoders.get((message, version))
-    if found is None:
-        _check_version(message, version)
-        found = _decoders[message, version] = decoder_source(message, version)
-    return found
+    _check_version(message, version)
+    return decoder_source(message, version)
 
 
-def encoder(message: type[M], version: int) -> Encoder[M]:
+@cache
+def encoder(message: type[Message], version: int) -> Encoder[Any]:
     """The function (message, out, chunks) -> the bytearray to go on with.
 
     Bytes go to the end of `out`. Where large or opaque records come, `out` and the records join `chunks` and
     a new bytearray begins; the one that is returned still has to be added by the caller.
     """
-    found = _encoders.get((message, version))
-    if found is None:
-        _check_version(message, version)
-        found = _encoders[message, version] = encoder_source(message, version)
-    return found
+    _check_version(message, version)
+    return encoder_source(message, version)
 
 
 def decode(message: type[M], version: int, buffer: Buffer, position: int = 0) -> tuple[M, int]:
     """The message at a position of a buffer, and the position after it."""
-    return decoder(message, version)(buffer, position)
+    decoded: tuple[M, int] = decoder(message, version)(buffer, position)
+    return decoded
 
 
 def encode(message: Message, version: int, before: bytes = b"") -> bytes:

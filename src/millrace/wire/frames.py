@@ -48,7 +48,8 @@ def read_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
             position = skip_tags(frame, position) if frame[position] else position + 1
     except (LayoutError, IndexError, ValueError) as reason:
         raise MalformedMessage(f"request header: {reason}") from None
-    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+    # What the class itself does is a function of Python's own.
+    return tuple.__new__(RequestHeader, (api_key, api_version, correlation_id, client_id)), position
 
 
 def encode_response(response: Response, api_version: int, correlation_id: int) -> list[Chunk]:
