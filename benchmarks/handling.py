@@ -3,7 +3,8 @@
 Run as `python -m benchmarks.handling [SOURCE]`: microseconds from a request's bytes to those of its answer,
 without the network, for the broker of this checkout or of another one's `src`. Between two requests in bulk
 megabytes pass through the caches, and what Python needs has to be fetched again: for these the cold figures
-count. They vary less than a load's do, so that small changes show.
+count. On a quiet machine they vary less than a load's do, so that small changes show; where others use the
+memory, twice as long is nothing unusual.
 """
 
 import gc

@@ -13,6 +13,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from io import FileIO
 from time import monotonic
 from typing import Protocol, TypeAlias
@@ -310,7 +311,9 @@ class Connection:
         """Be told when so many bytes have come, or the client has gone, rather than of each packet."""
         if count != self._awaited:
             self._awaited = count
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+            # Of a client that has gone the next look at it will tell.
+            with suppress(OSError):
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
     def _receive_into(self, view: memoryview) -> int:
         received = self._socket.recv_into(view)
