@@ -211,6 +211,11 @@ class Stream(socket.socket):
     [
         pytest.param(CLOSE_PART_BYTES - 1, [1, 1], id="comes slowly"),
         pytest.param(CLOSE_PART_BYTES, [AWAITED_BYTES, AWAITED_BYTES], id="comes quickly"),
+        pytest.param(
+            300_000,
+            [AWAITED_BYTES, AWAITED_BYTES, POOLED_BYTES - 900_000],
+            id="has less left than was awaited",
+        ),
         pytest.param(POOLED_BYTES - 1000, [1000, 1], id="is nearly there"),
         pytest.param(POOLED_BYTES, [1], id="is there"),
     ],

@@ -109,5 +109,8 @@ class _FailingPartitions:
     def get(self, topic: str, index: int) -> NoReturn:
         raise self._error
 
+    def get_by_id(self, topic_id: bytes, index: int) -> NoReturn:
+        raise self._error
+
     def topic_name(self, topic_id: bytes) -> NoReturn:
         raise self._error
