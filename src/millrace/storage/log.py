@@ -199,8 +199,7 @@ class Log:
         self, records: memoryview, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> Appended:
         """Append a batch; a refused one raises KafkaError and changes nothing."""
-        if self.read_only_reason is not None:
-            self._check_writable()
+        self._check_writable()
         rules = self._rules
         now_ms = self._clock.now_ms()
         header = check_header(records, rules, now_ms, origin)

@@ -301,9 +301,7 @@ class Segment:
 
     def age_at(self, max_timestamp: int, now_ms: int) -> int:
         """How old the segment is when a batch arrives: by the batches' own time where they have one."""
-        first = self._first_timestamp
-        if first is None:
-            first = self.first_timestamp
+        first = self.first_timestamp
         return max_timestamp - first if first >= 0 else now_ms - self.created_ms
 
     def retention_timestamp(self) -> int:
@@ -368,15 +366,10 @@ class Segment:
 
     def cut(self, start: int, limit: int) -> tuple[int, BatchHeader]:
         """The first batch from start on that ends past limit, which must lie before the segment's end."""
-        if not self._indexes_checked:
-            self.ensure_indexes()
-        entry = self.offset_index.floor_position(limit)
-        if entry is not None and entry.position >= start:
-            found = self._batch_of(entry)
-            if found is not None and entry.position + found.size > limit:
-                # As it is with batches that are larger than the index's interval.
-                return entry.position, found
-        indexed, _ = self._indexed(self.offset_index.floor_position, limit)
+        indexed, found = self._indexed(self.offset_index.floor_position, limit)
+        if found is not None and indexed >= start and indexed + found.size > limit:
+            # As it is with batches that are larger than the index's interval.
+            return indexed, found
         for position, header in self.headers(max(start, indexed)):
             if position + header.size > limit:
                 return position, header
@@ -403,8 +396,7 @@ class Segment:
         # No entry is ever made for the first batch, so one to position 0 is a piece of an unused page.
         if not 0 < entry.position <= self.size - HEADER_BYTES:
             return None
-        file = self._file or self.file
-        header = read_header(os.pread(file.fileno(), HEADER_BYTES, entry.position))
+        header = read_header(os.pread(self.file.fileno(), HEADER_BYTES, entry.position))
         return header if header.magic == MAGIC and header.last_offset == entry.offset else None
 
     # Index repair
