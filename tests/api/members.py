@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from millrace.api.context import Context
+from millrace.deferred import Deferred
 from millrace.errors import Error
-from millrace.net.deferred import Deferred
 from millrace.wire.codec import decode, encode
 from millrace.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from millrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment

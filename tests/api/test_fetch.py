@@ -7,8 +7,8 @@ import pytest
 
 from millrace.api import fetch, produce
 from millrace.api.context import Context
+from millrace.deferred import Deferred
 from millrace.errors import Error
-from millrace.net.deferred import Deferred
 from millrace.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,

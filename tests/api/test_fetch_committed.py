@@ -7,7 +7,7 @@ import pytest
 
 from millrace.api import fetch
 from millrace.api.context import Context
-from millrace.net.deferred import Deferred
+from millrace.deferred import Deferred
 from millrace.replication.partition import Partition
 from millrace.storage.append_origin import AppendOrigin
 from millrace.wire.messages.fetch import (

@@ -10,7 +10,7 @@ import pytest
 from millrace.api.context import Context
 from millrace.api.fetch_pace import FetchPace
 from millrace.api.fetch_sessions import Key, Target
-from millrace.net.deferred import Deferred
+from millrace.deferred import Deferred
 from millrace.testing import ManualClock
 from millrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 

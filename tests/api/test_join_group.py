@@ -3,8 +3,8 @@
 import pytest
 
 from millrace.api.context import Context
+from millrace.deferred import Deferred
 from millrace.errors import Error
-from millrace.net.deferred import Deferred
 
 from .members import GROUP, Talk, join_request
 

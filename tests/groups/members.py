@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
+from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic import ClassicGroup
 from millrace.groups.classic_member import Client
 from millrace.groups.coordinator import Groups
-from millrace.net.deferred import Deferred
 from millrace.testing import ManualClock
 from millrace.testing.disk import FaultyDisk
 from millrace.testing.timers import ManualTimers

@@ -1,8 +1,8 @@
 """Replies are sent when the state is final, because a reply lets in its client's next request at once."""
 
+from millrace.deferred import Deferred
 from millrace.errors import Error
 from millrace.groups.replies import Replies
-from millrace.net.deferred import Deferred
 
 from .conftest import NewMember
 from .members import Coordinator, Member

@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from millrace.deferred import Deferred
 from millrace.net import server as server_module
 from millrace.net.buffers import POOLED_BYTES, SCRATCH_BYTES, FrameBuffers
 from millrace.net.connection import PIECES_PER_TURN, SHORT_READ_BYTES, CloseConnection, Dispatch, Reply
-from millrace.net.deferred import Deferred
 from millrace.net.server import Server
 
 MAX_FRAME = 8 << 20

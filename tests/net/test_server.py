@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from millrace.deferred import Deferred
 from millrace.net import connection
 from millrace.net.buffers import POOLED_BYTES, SCRATCH_BYTES
 from millrace.net.connection import (
@@ -33,7 +34,6 @@ from millrace.net.connection import (
     Place,
     Reply,
 )
-from millrace.net.deferred import Deferred
 from millrace.net.file_sender import FileSender
 from millrace.net.server import Server
 from millrace.storage.file_slice import FileSlice

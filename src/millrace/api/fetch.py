@@ -10,8 +10,8 @@ from __future__ import annotations
 from millrace.api.context import Context
 from millrace.api.fetch_pace import MAX_BYTES
 from millrace.api.fetch_sessions import FINAL_EPOCH, Fetch, Key, Target
+from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
-from millrace.net.deferred import Deferred
 from millrace.replication.partition import Partition
 from millrace.replication.waiting import ParkedFetch
 from millrace.wire.messages.fetch import (

@@ -6,9 +6,9 @@ v6 is flexible, v7 answers with the protocol type, v8 takes a reason, v9 can mak
 from __future__ import annotations
 
 from millrace.api.context import Context
+from millrace.deferred import Deferred
 from millrace.errors import KafkaError
 from millrace.groups.classic_member import Client
-from millrace.net.deferred import Deferred
 from millrace.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 REBALANCE_TIMEOUT_FROM = 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from millrace.api.context import Context
+from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
-from millrace.net.deferred import Deferred
 from millrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_FROM = 5

@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 
 from millrace.coordinator.records import Origin, StateRecord
+from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic_member import NO_ASSIGNMENT, Member, Offers
 from millrace.groups.group import CONSUMER_PROTOCOL_TYPE, Commit, Group
 from millrace.groups.shard import GroupShard, replays
-from millrace.net.deferred import Deferred
 from millrace.wire.codec import decode
 from millrace.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from millrace.wire.messages.describe_groups import DescribedGroup

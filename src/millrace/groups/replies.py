@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from millrace.net.deferred import Deferred
+from millrace.deferred import Deferred
 
 R = TypeVar("R")
 

@@ -18,9 +18,9 @@ from io import FileIO
 from time import monotonic
 from typing import Protocol, TypeAlias
 
+from millrace.deferred import Deferred
 from millrace.net.buffers import POOLED_BYTES, SCRATCH_BYTES, FrameBuffer, FrameBuffers
 from millrace.net.busy_polling import BusyPolling
-from millrace.net.deferred import Deferred
 from millrace.net.file_sender import FileSender
 
 logger = logging.getLogger(__name__)

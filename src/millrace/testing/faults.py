@@ -10,9 +10,9 @@ from typing import Any, NoReturn, TypeAlias
 from millrace.api import HANDLERS
 from millrace.api.context import Context
 from millrace.api.dispatch import Handler
+from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.net.connection import CloseConnection
-from millrace.net.deferred import Deferred
 from millrace.testing.failed_response import failed_response
 
 Fault: TypeAlias = "Callable[[Context, Handler, Any], Any]"

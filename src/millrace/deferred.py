@@ -1,4 +1,4 @@
-"""A value that comes later, without the cost of a task: what a parked request hands back."""
+"""A value that arrives later, without the cost of a task: the result of a request that waits."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ U = TypeVar("U")
 
 
 class Deferred(Generic[T]):
-    """Resolved at most once, on the loop; whoever waits for it may cancel it first.
+    """Resolved at most once, on the loop; its receiver may cancel it first.
 
-    It then lets go of everybody: what refers to each other is left to the garbage collector, whose work would
-    delay some later request.
+    Both ends drop their references to each other afterwards. Reference cycles would be left to the garbage
+    collector, whose runs delay other requests.
     """
 
     __slots__ = ("_callback", "_conversion", "_on_cancel", "_value", "cancelled", "resolved")
@@ -27,14 +27,14 @@ class Deferred(Generic[T]):
         self.cancelled = False
 
     def then(self, callback: Callable[[T], None]) -> None:
-        """Call `callback` with the value, at once if it is there already."""
+        """Call `callback` with the value; at once if it is resolved already."""
         if self.resolved:
             callback(cast("T", self._value))
         else:
             self._callback = callback
 
     def convert(self, conversion: Callable[[T], U]) -> Deferred[U]:
-        """The same, with what the value is turned into; whoever resolves it need not know."""
+        """The same deferred with its value converted; the code that resolves it need not know."""
         converted = cast("Deferred[U]", self)
         if self.resolved:
             converted._value = conversion(cast("T", self._value))
@@ -55,7 +55,7 @@ class Deferred(Generic[T]):
             callback(value)
 
     def cancel(self) -> None:
-        """Nobody wants the value any more: the connection is gone."""
+        """Drop the value: the connection that waited for it is closed."""
         if self.resolved or self.cancelled:
             return
         self.cancelled = True
