@@ -24,7 +24,6 @@ from millrace.api.placement import place
 from millrace.clock import Clock
 from millrace.cluster.local import LocalCluster
 from millrace.config import BrokerConfig, ConfigError, Listener
-from millrace.coordinator.timers import LoopTimers
 from millrace.disk import Disk
 from millrace.groups.coordinator import Groups
 from millrace.net.connection import Connection, Dispatch
@@ -34,6 +33,7 @@ from millrace.replication.upkeep import Upkeep
 from millrace.replication.waiting import Woken
 from millrace.storage.cleaner import Cleaner
 from millrace.storage.log_dir import LogDir, LogDirInUse
+from millrace.timers import LoopTimers
 from millrace.txn.producer_ids import ProducerIds
 from millrace.txn.transactions import Transactions
 

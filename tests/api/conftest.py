@@ -14,10 +14,10 @@ from millrace.api.dispatch import error_response
 from millrace.api.fetch_sessions import FetchSessions
 from millrace.clock import Clock
 from millrace.config import Listener
-from millrace.coordinator.timers import LoopTimers
 from millrace.errors import KafkaError
 from millrace.groups.coordinator import Groups
 from millrace.replication.waiting import Woken
+from millrace.timers import LoopTimers
 from millrace.txn.producer_ids import ProducerIds
 from millrace.txn.transactions import Transactions
 

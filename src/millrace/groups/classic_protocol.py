@@ -9,7 +9,6 @@ from millrace.clock import Clock
 from millrace.config import BrokerConfig
 from millrace.coordinator.records import StateRecord
 from millrace.coordinator.runtime import Runtime
-from millrace.coordinator.timers import Timers
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic import ClassicGroup, State, new_group_record
@@ -17,6 +16,7 @@ from millrace.groups.classic_member import Client, Member, offers_of
 from millrace.groups.classic_rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalances
 from millrace.groups.group import Group
 from millrace.groups.shard import GroupShard
+from millrace.timers import Timers
 from millrace.wire.messages.heartbeat import HeartbeatRequest
 from millrace.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from millrace.wire.messages.leave_group import MemberIdentity, MemberResponse

@@ -9,12 +9,12 @@ from millrace.clock import Clock
 from millrace.config import BrokerConfig
 from millrace.coordinator.records import StateRecord
 from millrace.coordinator.runtime import Runtime
-from millrace.coordinator.timers import Timers
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic import ClassicGroup, State
 from millrace.groups.classic_member import NO_ASSIGNMENT, Member
 from millrace.groups.replies import Replies
 from millrace.groups.shard import GroupShard
+from millrace.timers import Timers
 from millrace.wire.messages.join_group import JoinGroupResponse
 from millrace.wire.messages.sync_group import SyncGroupResponse
 

@@ -12,7 +12,6 @@ from typing import Any
 from millrace.clock import Clock
 from millrace.config import BrokerConfig
 from millrace.coordinator.runtime import Runtime
-from millrace.coordinator.timers import Timers
 from millrace.errors import Error, KafkaError
 from millrace.groups.assignors import ASSIGNORS
 from millrace.groups.assignors.spec import Assign
@@ -37,6 +36,7 @@ from millrace.groups.reconciliation import Owned, Target, reconcile
 from millrace.groups.shard import GroupShard
 from millrace.groups.subscriptions import RegexChange, change_of, match, needs_resolving
 from millrace.groups.upgrade import can_downgrade, downgrade, upgrade
+from millrace.timers import Timers
 from millrace.wire.codec import MalformedMessage
 from millrace.wire.messages.consumer_group_heartbeat import (
     Assignment,

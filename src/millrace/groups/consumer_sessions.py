@@ -7,10 +7,10 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from millrace.config import BrokerConfig
-from millrace.coordinator.timers import Timers
 from millrace.errors import KafkaError
 from millrace.groups.consumer import ConsumerGroup
 from millrace.groups.consumer_member import ConsumerMember, MemberState
+from millrace.timers import Timers
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ from millrace.clock import Clock
 from millrace.config import BrokerConfig
 from millrace.coordinator.records import StateRecord
 from millrace.coordinator.runtime import Runtime
-from millrace.coordinator.timers import Timers
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic_protocol import ClassicProtocol
 from millrace.groups.consumer_protocol import ConsumerProtocol
@@ -26,6 +25,7 @@ from millrace.groups.offsets import (
 )
 from millrace.groups.shard import SCHEMAS, GroupShard
 from millrace.replication.partitions import Partitions
+from millrace.timers import Timers
 from millrace.wire.messages.group_records import OffsetCommitKey
 from millrace.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from millrace.wire.schema import ZERO_UUID

@@ -1,19 +1,20 @@
 """Timers that fire when a test lets time pass."""
 
 import itertools
+import math
 from collections.abc import Hashable
 
-from millrace.coordinator.timers import Callback
 from millrace.testing.clock import ManualClock
+from millrace.timers import Callback
 
 
 class ManualTimers:
-    """The coordinators' timers on a manual clock: advance() moves both, firing what comes due in order."""
+    """Timers on a manual clock: advance() moves the clock and fires what comes due, in order."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self._numbers = itertools.count()
-        self._pending: dict[Hashable, tuple[int, int, Callback]] = {}
+        self._pending: dict[Hashable, tuple[float, int, Callback]] = {}
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._pending
@@ -21,7 +22,7 @@ class ManualTimers:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def schedule(self, key: Hashable, delay_ms: int, callback: Callback) -> None:
+    def schedule(self, key: Hashable, delay_ms: float, callback: Callback) -> None:
         self._pending[key] = (self._clock.now_ms() + max(delay_ms, 0), next(self._numbers), callback)
 
     def cancel(self, key: Hashable) -> None:
@@ -39,6 +40,7 @@ class ManualTimers:
             if due_ms > end_ms:
                 break
             del self._pending[key]
-            self._clock.advance(max(due_ms - self._clock.now_ms(), 0))
+            # The clock counts whole milliseconds: a timer never fires early.
+            self._clock.advance(max(math.ceil(due_ms) - self._clock.now_ms(), 0))
             callback()
         self._clock.advance(end_ms - self._clock.now_ms())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from millrace.coordinator.timers import Timers
 from millrace.errors import Error, KafkaError
 from millrace.replication.partitions import Partitions
+from millrace.timers import Timers
 from millrace.txn.transaction import TopicPartition, Transaction
 
 logger = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterator
 from millrace.clock import Clock
 from millrace.config import BrokerConfig
 from millrace.coordinator.runtime import Runtime
-from millrace.coordinator.timers import Timers
 from millrace.errors import Error, KafkaError
 from millrace.replication.partitions import Partitions
+from millrace.timers import Timers
 from millrace.txn.ending import repeats_end, repeats_end_by_epoch
 from millrace.txn.markers import Markers
 from millrace.txn.producer_ids import ProducerIds

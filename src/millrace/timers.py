@@ -1,4 +1,4 @@
-"""Timers by key: a member's session, a rebalance's end, a transaction's timeout."""
+"""Timers by key: session timeouts, parked fetches, idle connections. Tests replace them with manual ones."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ Callback = Callable[[], object]
 
 
 class Timers(Protocol):
-    """At most one timer per key; scheduling one again replaces it."""
+    """At most one timer per key; scheduling a key again replaces its timer."""
 
-    def schedule(self, key: Hashable, delay_ms: int, callback: Callback) -> None: ...
+    def schedule(self, key: Hashable, delay_ms: float, callback: Callback) -> None: ...
 
     def cancel(self, key: Hashable) -> None: ...
 
 
 class LoopTimers:
-    """Timers of the broker's loop. Owned by the broker loop; not thread-safe."""
+    """Timers of an event loop. Owned by the broker loop; not thread-safe."""
 
     __slots__ = ("_loop", "_pending")
 
@@ -26,7 +26,7 @@ class LoopTimers:
         self._loop = loop
         self._pending: dict[Hashable, asyncio.TimerHandle] = {}
 
-    def schedule(self, key: Hashable, delay_ms: int, callback: Callback) -> None:
+    def schedule(self, key: Hashable, delay_ms: float, callback: Callback) -> None:
         self.cancel(key)
         self._pending[key] = self._loop.call_later(max(delay_ms, 0) / 1000, self._fire, key, callback)
 
