@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from types import SimpleNamespace
 from typing import Any
 
 PARTITIONS = 6
@@ -36,8 +35,8 @@ async def _measure() -> None:
         await broker.start()
         topic_id = broker.cluster.create_topic("bulk", PARTITIONS).topic_id
         broker.cluster.create_topic("single", PARTITIONS)
-        client: Any = SimpleNamespace()
-        dispatch = broker._new_client(client, "127.0.0.1", 0)
+        connection: Any = None
+        dispatch = broker._new_client(connection, "127.0.0.1", 0)
         bulk = [_produce("bulk", partition, BATCH_RECORDS) for partition in range(PARTITIONS)]
         for frame in bulk * BATCHES:
             dispatch(frame)
@@ -45,7 +44,6 @@ async def _measure() -> None:
         fetches = [_fetch(topic_id, BATCH_RECORDS * number) for number in range(BATCHES - 1)]
         print(f"{'µs':42} {'warm':>8} {'cold':>8}")
         _show("produce a record", single, dispatch)
-        _show("where to receive a produce request of 1 MB", bulk, client.place)
         _show("fetch 1 MB from each of six partitions", fetches, dispatch)
         await broker.stop()
 

@@ -20,7 +20,6 @@ from millrace.api import HANDLERS_BY_KEY, offered_versions
 from millrace.api.context import Context
 from millrace.api.dispatch import Dispatcher, Interceptor
 from millrace.api.fetch_sessions import FetchSessions
-from millrace.api.placement import place
 from millrace.clock import Clock
 from millrace.cluster.local import LocalCluster
 from millrace.config import BrokerConfig, ConfigError, Listener
@@ -254,7 +253,6 @@ class Broker:
             client_host=host,
             api_versions=offered_versions_once(),
         )
-        connection.place = functools.partial(place, self.partitions)
         return Dispatcher(ctx, HANDLERS_BY_KEY, self.interceptors)
 
     def _warn_if_misled(self, client_host: str, listener: Listener) -> None:

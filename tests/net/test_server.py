@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import errno
 import fcntl
 import io
 import itertools
 import logging
-import mmap
 import socket
 import struct
 import sys
@@ -31,7 +29,6 @@ from millrace.net.connection import (
     CloseConnection,
     Connection,
     Dispatch,
-    Place,
     Reply,
 )
 from millrace.net.file_sender import FileSender
@@ -50,13 +47,7 @@ def echo(request: memoryview) -> Reply:
 
 
 @asynccontextmanager
-async def serving(
-    dispatch: Dispatch, place: Place | None = None, **limits: float
-) -> AsyncIterator[tuple[Server, int]]:
-    def new_client(connection: Connection, host: str, index: int) -> Dispatch:
-        connection.place = place
-        return dispatch
-
+async def serving(dispatch: Dispatch, **limits: float) -> AsyncIterator[tuple[Server, int]]:
     options: dict[str, float] = {
         "max_frame_bytes": MAX_FRAME,
         "max_bytes_in_flight": 64 * 1024 * 1024,
@@ -64,7 +55,7 @@ async def serving(
         "max_idle_seconds": 600.0,
     }
     server = Server(
-        new_client,
+        lambda connection, host, index: dispatch,
         loop=asyncio.get_running_loop(),
         **(options | limits),  # type: ignore[arg-type]
     )
@@ -162,37 +153,6 @@ async def test_large_frames_arrive_whole(size: int) -> None:
         assert await read_frame(reader) == b"little two"
         assert server._buffers.bytes_in_use == 0
         writer.close()
-
-
-@pytest.mark.parametrize("start", [0, 1, 4095])
-@pytest.mark.parametrize(
-    "size", [SCRATCH_BYTES + 1, POOLED_BYTES - 4095, POOLED_BYTES - 1, POOLED_BYTES, 3 * POOLED_BYTES + 5]
-)
-async def test_large_frames_lie_where_they_are_wanted_and_arrive_whole(size: int, start: int) -> None:
-    payload = bytes(range(251)) * (size // 251 + 1)
-    asked: list[bytes] = []
-    addresses: list[int] = []
-
-    def place(beginning: memoryview) -> int:
-        asked.append(bytes(beginning))
-        return start
-
-    def note_address(request: memoryview) -> Reply:
-        addresses.append(ctypes.addressof(ctypes.c_char.from_buffer(request)))
-        return echo(request)
-
-    async with serving(note_address, place) as (server, port):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
-        for _ in range(3):
-            writer.write(frame(payload[:size]) + frame(b"little one"))
-            assert await read_frame(reader) == payload[:size]
-            assert await read_frame(reader) == b"little one"
-        assert server._buffers.bytes_in_use == 0
-        writer.close()
-    assert len(asked) == 3
-    assert all(payload.startswith(beginning) for beginning in asked)
-    if start + size <= POOLED_BYTES:
-        assert [address % mmap.PAGESIZE for address in addresses[::2]] == [start] * 3
 
 
 class Stream(socket.socket):

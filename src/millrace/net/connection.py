@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Protocol, TypeAlias
 
 from millrace.deferred import Deferred
-from millrace.net.buffers import POOLED_BYTES, SCRATCH_BYTES, FrameBuffer, FrameBuffers
+from millrace.net.buffers import FrameBuffer, FrameBuffers
 from millrace.net.busy_polling import BusyPolling
 from millrace.net.file_sender import FileSender
 
@@ -69,8 +69,6 @@ class CloseConnection(Exception):
 LateReply: TypeAlias = "Deferred[Reply | CloseConnection]"
 Dispatch: TypeAlias = "Callable[[memoryview], Reply | LateReply]"
 """Handles one frame. The frame's memory is the caller's again when it returns."""
-Place: TypeAlias = "Callable[[memoryview], int]"
-"""How far behind the beginning of a page a large frame should begin, by its first bytes."""
 
 
 class Connection:
@@ -88,7 +86,6 @@ class Connection:
         "_filled",
         "_frame_began",
         "_frame_end",
-        "_frame_start",
         "_held",
         "_loop",
         "_max_frame_bytes",
@@ -101,7 +98,6 @@ class Connection:
         "closed",
         "last_active",
         "peer",
-        "place",
     )
 
     def __init__(
@@ -125,7 +121,6 @@ class Connection:
         self._max_frame_bytes = max_frame_bytes
         self._on_close = on_close
         self._dispatch: Dispatch
-        self.place: Place | None = None
         self.peer = peer
         self.closed = False
         self.last_active = loop.time()
@@ -133,7 +128,7 @@ class Connection:
         # What has been received: a frame in the making, or bytes that came behind a request still pending.
         self._partial: FrameBuffer | None = None
         self._filled = 0
-        self._frame_start = self._frame_end = 0
+        self._frame_end = 0
         self._frame_began = 0.0
         self._backlog: bytes = b""
         # How much of the backlog counts as memory in use.
@@ -269,20 +264,16 @@ class Connection:
         return lambda: pause.resolve(None)
 
     def _begin_partial(self, size: int, received: memoryview) -> None:
-        start = 0 if self.place is None or size <= SCRATCH_BYTES else self.place(received)
-        if start + size > POOLED_BYTES:
-            # It will be moved in any case.
-            start = 0
-        partial = self._buffers.take(start + size)
+        partial = self._buffers.take(size)
         if partial is None:
             self._backlog = SIZE.pack(size) + bytes(received)
             self._wait_for_memory()
             return
         self._partial = partial
-        self._frame_start, self._frame_end = start, start + size
+        self._frame_end = size
         self._frame_began = self._loop.time()
-        self._filled = start + len(received)
-        partial[start : self._filled] = received
+        self._filled = len(received)
+        partial[: self._filled] = received
 
     def _wait_for_memory(self) -> None:
         """The broker holds as many bytes of unfinished frames as it may: this sender waits its turn."""
@@ -324,7 +315,7 @@ class Connection:
     def _handle_partial(self, partial: FrameBuffer) -> None:
         self._partial = None
         try:
-            self._handle(memoryview(partial)[self._frame_start : self._frame_end])
+            self._handle(memoryview(partial)[: self._frame_end])
         finally:
             self._buffers.give(partial)
 
