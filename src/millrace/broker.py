@@ -170,6 +170,7 @@ class Broker:
         )
         self.cluster.on_deleted.append(self._groups.forget_topic)
         self._transactions = Transactions(
+            topics=self.cluster.topics,
             partitions=self.partitions,
             producer_ids=self._producer_ids,
             create_topic=self._create_internal_topic,

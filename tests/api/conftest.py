@@ -65,6 +65,7 @@ def new_context(node: Node, properties: dict[str, str] | None = None) -> Context
             timers=timers,
         ),
         transactions=Transactions(
+            topics=cluster.topics,
             partitions=cluster.partitions,
             producer_ids=producer_ids,
             create_topic=create_topic,

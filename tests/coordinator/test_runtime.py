@@ -1,6 +1,9 @@
 """The coordinators' runtime: what is decided lasts, and coming back is replaying."""
 
 import asyncio
+import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from millrace.clock import Clock
 from millrace.cluster.local import LocalCluster
 from millrace.coordinator.records import Origin, StateRecord
 from millrace.coordinator.runtime import Runtime, java_hash, positive_hash
+from millrace.disk import OpenFile
 from millrace.errors import Error, KafkaError
 from millrace.testing.disk import FaultyDisk
 from millrace.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
@@ -45,14 +49,14 @@ class Counts:
         self.is_loaded = True
 
 
-def runtime_of(cluster: LocalCluster) -> Runtime[Counts]:
+def runtime_of(cluster: LocalCluster, create_topic: Callable[[], object] | None = None) -> Runtime[Counts]:
     return Runtime(
         TOPIC,
         SCHEMAS,
         lambda index: Counts(),
+        topics=cluster.topics,
         partitions=cluster.partitions,
-        create_topic=lambda: cluster.create_topic(TOPIC, 4),
-        partition_count=4,
+        create_topic=create_topic or (lambda: cluster.create_topic(TOPIC, 4)),
         clock=Clock(),
     )
 
@@ -110,6 +114,122 @@ def test_the_spread_of_keys_is_that_of_the_topic_not_of_the_config(node: Node) -
     cluster = node.open()
     cluster.create_topic(TOPIC, 7)
     assert {runtime_of(cluster).partition_of(str(number)) for number in range(200)} == set(range(7))
+
+
+def test_a_topic_that_a_client_created_first_decides_the_spread_of_keys(node: Node) -> None:
+    cluster = node.open()
+    runtime = runtime_of(cluster, create_topic=lambda: None)
+    cluster.create_topic(TOPIC, 7)
+    assert {runtime.partition_of(str(number)) for number in range(200)} == set(range(7))
+
+
+# Errors are numbers too, but none is that high.
+OFFSETS = {f"key {number}": 1000 + number for number in range(40)}
+LOST = 2
+
+
+def write(runtime: Runtime[Counts], key: str) -> None:
+    runtime.write(key, lambda shard: ([commit(key, OFFSETS[key])], None))
+
+
+def write_all(runtime: Runtime[Counts]) -> None:
+    for key in OFFSETS:
+        write(runtime, key)
+
+
+def found(runtime: Runtime[Counts]) -> dict[str, int | Error]:
+    """The offset written under each key, or the error that is answered instead."""
+    results: dict[str, int | Error] = {}
+    for key in OFFSETS:
+        try:
+            results[key] = runtime.shard_of(key).offsets[key]
+        except KafkaError as error:
+            results[key] = error.error
+    return results
+
+
+def all_but_the_lost() -> dict[str, int | Error]:
+    return {
+        key: Error.NOT_COORDINATOR if positive_hash(key) % 4 == LOST else offset
+        for key, offset in OFFSETS.items()
+    }
+
+
+def test_a_partition_that_cannot_be_opened_costs_only_its_own_keys(node: Node) -> None:
+    write_all(runtime_of(node.open()))
+    node.kill()
+    checkpoint = node.directories[0] / f"{TOPIC}-{LOST}" / "leader-epoch-checkpoint"
+    checkpoint.unlink()
+    # A directory cannot be read as a file, not even by root.
+    checkpoint.mkdir()
+
+    runtime = runtime_of(node.open())
+    asyncio.run(runtime.load())
+    assert found(runtime) == all_but_the_lost()
+    assert not runtime.is_loading
+    with pytest.raises(KafkaError, match="cannot be opened"):
+        runtime.shard(LOST)
+    # New state of the other keys goes where it belongs.
+    runtime.write("key 0", lambda shard: ([commit("key 0", 5000)], None))
+
+    node.kill()
+    checkpoint.rmdir()
+    repaired = runtime_of(node.open())
+    asyncio.run(repaired.load())
+    assert found(repaired) == OFFSETS | {"key 0": 5000}
+
+
+def lengthen_the_first_batch(content: bytearray) -> None:
+    content[8] |= 0x40
+
+
+def shorten_the_first_batch(content: bytearray) -> None:
+    content[8:12] = bytes(4)
+
+
+def break_the_first_record(content: bytearray) -> None:
+    content[61:64] = b"\xff" * 3
+
+
+@pytest.mark.parametrize(
+    "damage", [lengthen_the_first_batch, shorten_the_first_batch, break_the_first_record]
+)
+def test_a_partition_that_cannot_be_replayed_costs_only_its_own_keys(
+    node: Node, damage: Callable[[bytearray], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    write_all(runtime_of(node.open()))
+    runtime = runtime_of(node.reopen())
+    (segment,) = (node.directories[0] / f"{TOPIC}-{LOST}").glob("*.log")
+    content = bytearray(segment.read_bytes())
+    damage(content)
+    segment.write_bytes(content)
+
+    asyncio.run(asyncio.wait_for(runtime.load(), 10))
+    assert found(runtime) == all_but_the_lost()
+    assert not runtime.is_loading
+    assert f"cannot load {TOPIC}-{LOST}" in caplog.text
+
+
+class LosingDisk(FaultyDisk):
+    """A disk on which the files of one partition cannot be created."""
+
+    def open_for_append(self, path: Path, *, create: bool = False) -> OpenFile:
+        if create and path.parent.name == f"{TOPIC}-{LOST}":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return super().open_for_append(path, create=create)
+
+
+def test_a_partition_that_cannot_be_created_costs_only_its_own_keys(tmp_path: Path) -> None:
+    runtime = runtime_of(Node(tmp_path / "data", disk=LosingDisk()).open())
+    expected = all_but_the_lost()
+    for key in OFFSETS:
+        if expected[key] is Error.NOT_COORDINATOR:
+            with pytest.raises(KafkaError) as refused:
+                write(runtime, key)
+            assert refused.value.error is Error.NOT_COORDINATOR
+        else:
+            write(runtime, key)
+    assert found(runtime) == expected
 
 
 def test_a_decision_that_cannot_be_written_changes_nothing(node: Node) -> None:

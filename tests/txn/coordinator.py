@@ -98,6 +98,7 @@ class Coordinator:
         self.cluster = self.node.open(self._properties)
         self.timers.cancel_all()
         self.transactions = Transactions(
+            topics=self.cluster.topics,
             partitions=self.cluster.partitions,
             producer_ids=ProducerIds(self.cluster.partitions.log_dirs[0]),
             create_topic=lambda name, count, configs: self.cluster.create_topic(name, count, configs=configs),

@@ -46,7 +46,7 @@ def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
 
 
 def _ask_coordinator(ctx: Context, key_type: int, key: str) -> None:
-    """This broker coordinates everything; asking brings the internal topic into being."""
+    """Raise KafkaError unless the key has a coordinator; the first request creates the internal topic."""
     runtime: Runtime[GroupShard] | Runtime[TransactionShard]
     if key_type == GROUP:
         runtime = ctx.groups.runtime
@@ -54,5 +54,11 @@ def _ask_coordinator(ctx: Context, key_type: int, key: str) -> None:
         runtime = ctx.transactions.runtime
     else:
         raise KafkaError(Error.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")
-    if not runtime.is_loading:
+    try:
         runtime.shard_of(key)
+    except KafkaError as error:
+        # A coordinator that is still loading can be found. One without its partition cannot: clients retry.
+        if error.error is Error.NOT_COORDINATOR:
+            raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, error.message) from error
+        if error.error is not Error.COORDINATOR_LOAD_IN_PROGRESS:
+            raise

@@ -15,6 +15,7 @@ from millrace.coordinator.records import Origin, Schemas, decode_record, key_pre
 from millrace.coordinator.shard import Shard
 from millrace.errors import KafkaError
 from millrace.replication.partition import Partition
+from millrace.wire.control_batch import read_end_marker
 from millrace.wire.records import (
     CONTROL_BIT,
     NO_PRODUCER_EPOCH,
@@ -27,7 +28,6 @@ from millrace.wire.records import (
 
 logger = logging.getLogger(__name__)
 
-COMMIT_MARKER_TYPE = 1
 _PREFIX_BYTES = 2
 _TRANSACTION_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
 
@@ -66,12 +66,13 @@ class Loader:
                 self._replay(record)
 
     def _take_transactional(self, header: BatchHeader, batch: memoryview) -> None:
+        if header.is_control:
+            marker = read_end_marker(batch)
+            if marker is not None:
+                self._shard.end_transaction(header.producer_id, header.producer_epoch, marker.committed)
+            return
         for record in iterate_records(batch, header):
-            if not header.is_control:
-                self._replay(record, header.producer_id, header.producer_epoch)
-                continue
-            committed = record.key is not None and record.key[3] == COMMIT_MARKER_TYPE
-            self._shard.end_transaction(header.producer_id, header.producer_epoch, committed)
+            self._replay(record, header.producer_id, header.producer_epoch)
 
     def replay_newest(self, most: int | None = None) -> bool:
         """Replay what has been held back, or some of it; returns whether there is more."""

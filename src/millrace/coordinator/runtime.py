@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from millrace.clock import Clock
 from millrace.coordinator.loading import Loader
@@ -26,6 +26,7 @@ from millrace.wire.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     TRANSACTIONAL_BIT,
+    CorruptBatch,
     Record,
     build_batch,
     iterate_batches,
@@ -52,8 +53,18 @@ _APPEND_ERRORS = {
 }
 
 
+class PartitionCount(Protocol):
+    """The part of a topic's metadata that decides how keys are spread."""
+
+    @property
+    def partitions(self) -> int: ...
+
+
 class Runtime(Generic[S]):
-    """The shards of one internal topic. Owned by the broker loop; not thread-safe."""
+    """The shards of one internal topic. Owned by the broker loop; not thread-safe.
+
+    A partition that cannot be opened or replayed has no shard: only its keys are unavailable.
+    """
 
     def __init__(
         self,
@@ -61,14 +72,18 @@ class Runtime(Generic[S]):
         schemas: Schemas,
         new_shard: Callable[[int], S],
         *,
+        topics: Mapping[str, PartitionCount],
         partitions: Partitions,
         create_topic: Callable[[], object],
-        partition_count: int,
         clock: Clock,
         superseding: Collection[int] = (),
     ) -> None:
-        """`superseding`: record types whose values leave nothing of their key's older ones."""
+        """`topics` is the cluster's metadata.
+
+        `superseding`: record types whose values leave nothing of their key's older ones.
+        """
         self.topic = topic
+        self._topics = topics
         self._schemas = schemas
         self._superseding = superseding
         self._new_shard = new_shard
@@ -76,45 +91,44 @@ class Runtime(Generic[S]):
         self._create_topic = create_topic
         self._clock = clock
         self._shards: dict[int, S] = {}
-        existing = len(partitions.of_topic(topic))
-        self._count = existing or partition_count
-        """How keys are spread; fixed once the topic exists."""
-        self._loading = set(range(existing))
+        # Keys are spread over the partitions of the topic, whether or not all of them could be opened.
+        self._count = topics[topic].partitions if topic in topics else 0
+        self._loading = {partition.index for partition in partitions.of_topic(topic)}
 
     # Finding
 
     def partition_of(self, key: str) -> int:
-        """The partition that a key lives in, as every Kafka client and tool computes it."""
+        """The partition that a key lives in, as every Kafka client and tool computes it.
+
+        The first use creates the internal topic, because its size decides.
+        """
+        if not self._count:
+            self._open_topic()
         return positive_hash(key) % self._count
 
     def shard_of(self, key: str) -> S:
         return self.shard(self.partition_of(key))
 
     def shard(self, index: int) -> S:
-        """A partition's state; the internal topic comes into being with its first use."""
+        """The state of a partition; raises KafkaError while it is loading and if it could not be loaded."""
         found = self._shards.get(index)
         if found is not None:
             return found
         if index in self._loading:
             raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
-        self._open_topic()
-        return self._shards[index]
+        reason = self._partitions.offline_reason(self.topic, index)
+        raise KafkaError(Error.NOT_COORDINATOR, reason or f"{self.topic}-{index} could not be loaded")
 
     def _open_topic(self) -> None:
         self._create_topic()
-        for index in range(self._count):
-            shard = self._shards[index] = self._new_shard(index)
-            self._watch_markers(index, shard)
-            shard.loaded()
+        self._count = self._topics[self.topic].partitions
+        for partition in self._partitions.of_topic(self.topic):
+            self._serve(partition, self._new_shard(partition.index))
 
-    def _watch_markers(self, index: int, shard: S) -> None:
-        self._partition(index).on_marker = shard.end_transaction
-
-    def _partition(self, index: int) -> Partition:
-        try:
-            return self._partitions.get(self.topic, index)
-        except KafkaError as error:
-            raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, error.message) from error
+    def _serve(self, partition: Partition, shard: S) -> None:
+        self._shards[partition.index] = shard
+        partition.on_marker = shard.end_transaction
+        shard.loaded()
 
     @property
     def shards(self) -> Iterable[S]:
@@ -171,40 +185,49 @@ class Runtime(Generic[S]):
             attributes=0 if producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT,
         )
         try:
-            return self._partition(index).append(memoryview(batch), AppendOrigin.COORDINATOR).base_offset
+            partition = self._partitions.get(self.topic, index)
+            return partition.append(memoryview(batch), AppendOrigin.COORDINATOR).base_offset
         except KafkaError as error:
             raise KafkaError(_APPEND_ERRORS.get(error.error, error.error), error.message) from error
 
     # Loading
 
     async def load(self) -> None:
-        """Replay every partition of the topic; the broker goes on serving meanwhile."""
+        """Replay every partition of the topic, while the broker serves."""
         for index in sorted(self._loading):
-            await self._load_partition(index)
+            try:
+                partition = self._partitions.get(self.topic, index)
+                shard = await self._replay(partition)
+            except KafkaError as error:
+                logger.error(
+                    "cannot load %s-%d: %s; its keys are unavailable, those of other partitions are not",
+                    self.topic,
+                    index,
+                    error,
+                )
+            else:
+                self._serve(partition, shard)
+            self._loading.discard(index)
 
-    async def _load_partition(self, index: int) -> None:
-        shard = self._new_shard(index)
-        try:
-            partition = self._partition(index)
-        except KafkaError as error:
-            logger.error("%s-%d cannot be loaded: %s", self.topic, index, error)
-            return
+    async def _replay(self, partition: Partition) -> S:
+        shard = self._new_shard(partition.index)
         loader = Loader(shard, self._schemas, self._superseding, partition)
-        offset = partition.log.log_start_offset
-        while offset < partition.log.log_end_offset:
-            piece = partition.log.read(offset, LOAD_BYTES, min_one_batch=True)
+        log = partition.log
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            piece = log.read(offset, LOAD_BYTES, min_one_batch=True)
             if piece is None:
                 break
-            for header, batch in iterate_batches(piece.read()):
+            began = offset
+            for header, batch in iterate_batches(log.copy(piece)):
                 loader.take(header, batch)
                 offset = header.next_offset
+            if offset <= began:
+                raise CorruptBatch(f"There is no whole batch at offset {began}")
             await asyncio.sleep(0)
         while loader.replay_newest(LOAD_RECORDS):
             await asyncio.sleep(0)
-        self._loading.discard(index)
-        self._shards[index] = shard
-        self._watch_markers(index, shard)
-        shard.loaded()
+        return shard
 
 
 @lru_cache(maxsize=10_000)

@@ -74,11 +74,11 @@ class Groups:
             OFFSETS_TOPIC,
             SCHEMAS,
             lambda index: GroupShard(index, self._loaded),
+            topics=topics.topics,
             partitions=partitions,
             create_topic=lambda: create_topic(
                 OFFSETS_TOPIC, config.offsets_topic_num_partitions, self._topic_configs()
             ),
-            partition_count=config.offsets_topic_num_partitions,
             clock=clock,
             superseding=[OffsetCommitKey.record_type],
         )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from millrace.clock import Clock
 from millrace.config import BrokerConfig
-from millrace.coordinator.runtime import Runtime
+from millrace.coordinator.runtime import PartitionCount, Runtime
 from millrace.errors import Error, KafkaError
 from millrace.replication.partitions import Partitions
 from millrace.timers import Timers
@@ -44,6 +44,7 @@ class Transactions:
     def __init__(
         self,
         *,
+        topics: Mapping[str, PartitionCount],
         partitions: Partitions,
         producer_ids: ProducerIds,
         create_topic: CreateTopic,
@@ -61,11 +62,11 @@ class Transactions:
             TRANSACTION_TOPIC,
             SCHEMAS,
             lambda index: TransactionShard(index, self._loaded),
+            topics=topics,
             partitions=partitions,
             create_topic=lambda: create_topic(
                 TRANSACTION_TOPIC, config.transaction_state_log_num_partitions, self._topic_configs()
             ),
-            partition_count=config.transaction_state_log_num_partitions,
             clock=clock,
         )
 
