@@ -31,7 +31,8 @@ from millrace.replication.partitions import Partitions
 from millrace.replication.upkeep import Upkeep
 from millrace.replication.waiting import Woken
 from millrace.storage.cleaner import Cleaner
-from millrace.storage.log_dir import LogDir, LogDirInUse
+from millrace.storage.directory_lock import LogDirInUse
+from millrace.storage.log_dir import LogDir
 from millrace.timers import LoopTimers
 from millrace.txn.producer_ids import ProducerIds
 from millrace.txn.transactions import Transactions

@@ -1,12 +1,9 @@
 """The data directory: one broker at a time, checkpoints in Kafka's text form, what is a partition."""
 
-import subprocess
-import sys
-
 import pytest
 
 from millrace.disk import Disk
-from millrace.storage.log_dir import LogDir, LogDirInUse
+from millrace.storage.log_dir import LogDir
 
 TOPIC_ID = bytes(range(16))
 
@@ -21,23 +18,6 @@ def log_dir(tmp_path):
 def reopened(log_dir):
     log_dir.close()
     return LogDir(log_dir.path, Disk())
-
-
-def test_a_second_broker_is_refused(log_dir):
-    with pytest.raises(LogDirInUse, match="in use by another broker"):
-        LogDir(log_dir.path, Disk())
-
-
-def test_another_process_is_refused_until_the_first_one_is_gone(log_dir):
-    code = (
-        "import sys; from pathlib import Path; from millrace.disk import Disk;"
-        "from millrace.storage.log_dir import LogDir; LogDir(Path(sys.argv[1]), Disk())"
-    )
-    command = [sys.executable, "-c", code, str(log_dir.path)]
-    refused = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert "in use by another broker" in refused.stderr
-    log_dir.close()
-    subprocess.run(command, check=True)
 
 
 def test_offsets_are_kept_in_kafkas_text_form(log_dir):

@@ -1,6 +1,5 @@
 """A data directory: its lock, its checkpoints, and the partition directories in it."""
 
-import fcntl
 import json
 import logging
 import os
@@ -11,11 +10,11 @@ from pathlib import Path
 
 from millrace.disk import Disk
 from millrace.storage.checkpoints import CorruptCheckpoint, read_checkpoint, write_checkpoint
+from millrace.storage.directory_lock import DirectoryLock
 from millrace.wire.schema import uuid_from_text, uuid_to_text
 
 logger = logging.getLogger(__name__)
 
-LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
@@ -25,13 +24,6 @@ _PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 _DOOMED_SUFFIX = "-delete"
 
 
-class LogDirInUse(OSError):
-    """Another broker has the data directory."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is in use by another broker")
-
-
 class LogDir:
     """One data directory, held by this broker alone until close(). Owned by the broker loop."""
 
@@ -39,7 +31,7 @@ class LogDir:
         self.path = path
         self.disk = disk
         path.mkdir(parents=True, exist_ok=True)
-        self._lock = _take_lock(path)
+        self._lock = DirectoryLock(path)
         try:
             self._recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
             self._log_start_offsets = self._read_offsets(LOG_START_OFFSET_FILE)
@@ -54,9 +46,7 @@ class LogDir:
 
     def close(self) -> None:
         """Let another broker have the directory."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._lock.release()
 
     # Partition directories
 
@@ -157,13 +147,3 @@ def doomed_path(directory: Path) -> Path:
     unique = f".{uuid.uuid4().hex}{_DOOMED_SUFFIX}"
     # File names end at 255 bytes.
     return directory.with_name(directory.name[: 255 - len(unique)] + unique)
-
-
-def _take_lock(path: Path) -> int:
-    lock = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise LogDirInUse(path) from None
-    return lock
