@@ -1,7 +1,7 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from millrace.errors import Error, KafkaError
+from millrace.errors import Error, KafkaError, check, error_of
 
 
 def test_codes_names_and_retriability_are_kafkas() -> None:
@@ -22,3 +22,14 @@ def test_an_exception_says_what_its_error_says_unless_told_more() -> None:
     assert told.error is Error.INVALID_CONFIG
     assert told.message == "retention.ms must be a number"
     assert str(told) == "INVALID_CONFIG: retention.ms must be a number"
+
+
+def test_an_unknown_code_is_an_unknown_server_error() -> None:
+    assert error_of(Error.NOT_COORDINATOR.value) is Error.NOT_COORDINATOR
+    assert error_of(9999) is Error.UNKNOWN_SERVER_ERROR
+
+
+def test_the_error_of_a_response_is_raised() -> None:
+    check(Error.NONE)
+    with pytest.raises(KafkaError, match="INVALID_CONFIG: it must be a number"):
+        check(Error.INVALID_CONFIG.value, "it must be a number")

@@ -175,3 +175,17 @@ class KafkaError(Exception):
         self.error = error
         self.message = error.message if message is None else message
         super().__init__(f"{error.name}: {self.message}")
+
+
+def error_of(code: int) -> Error:
+    """The error with this code; UNKNOWN_SERVER_ERROR for a code that Kafka 4.3 does not have."""
+    return _BY_CODE.get(code, Error.UNKNOWN_SERVER_ERROR)
+
+
+def check(code: int, message: str | None = None) -> None:
+    """Raise the error that a response carries, if it carries one."""
+    if code != Error.NONE:
+        raise KafkaError(error_of(code), message)
+
+
+_BY_CODE = {error.value: error for error in Error}

@@ -1,0 +1,43 @@
+"""A Kafka client over our own wire declarations, for tools, services, replication and tests.
+
+    async with Client("localhost:9092") as client:
+        metadata = await client.metadata(["orders"])
+
+`Connection` is one connection to one broker: version negotiation, requests and their responses. `Client` is a
+cluster: it finds partition leaders, the controller and the coordinators, and follows them when they move.
+`millrace.admin` has the requests of tools and services. Every failure is a `KafkaError`.
+
+A client belongs to one event loop; it is not thread-safe.
+"""
+
+from millrace.client.address import Address, InvalidAddress, parse_addresses
+from millrace.client.client import Client
+from millrace.client.connection import Connection, Security
+from millrace.client.errors import (
+    ApiNotOffered,
+    BrokerUnreachable,
+    ConnectionLost,
+    ResponseTimeout,
+    UnknownBroker,
+)
+from millrace.client.locations import CoordinatorType
+from millrace.client.metadata import Node, TopicPartition
+from millrace.client.outcomes import Outcomes
+
+__all__ = [
+    "Address",
+    "ApiNotOffered",
+    "BrokerUnreachable",
+    "Client",
+    "Connection",
+    "ConnectionLost",
+    "CoordinatorType",
+    "InvalidAddress",
+    "Node",
+    "Outcomes",
+    "ResponseTimeout",
+    "Security",
+    "TopicPartition",
+    "UnknownBroker",
+    "parse_addresses",
+]
