@@ -13,10 +13,19 @@ from millrace.config import BrokerConfig, LogConfig
 from millrace.disk import Disk
 from millrace.errors import KafkaError
 from millrace.storage import compaction_process
-from millrace.storage.cleaner import Cleaner
+from millrace.storage.cleaner import LONGEST_BACKOFF_SECONDS, Cleaner
 from millrace.storage.log import Log
 from millrace.testing import ManualClock
-from millrace.wire.records import Record, build_batch, iterate_batches, iterate_records
+from millrace.wire.records import (
+    HEADER_BYTES,
+    BatchHeader,
+    Record,
+    build_batch,
+    iterate_batches,
+    iterate_records,
+)
+
+from .. import crafted
 
 HOUR_MS = 3_600_000
 PRODUCER = {"producer_id": 5, "producer_epoch": 0}
@@ -100,6 +109,10 @@ def read(log: Log) -> list[Record]:
             following = header.next_offset
         offset = following
     return records
+
+
+def headers(log: Log) -> list[BatchHeader]:
+    return [header for segment in log.segments for _, header in segment.headers(0)]
 
 
 def values(log: Log) -> list[tuple[int, bytes | None]]:
@@ -299,10 +312,60 @@ class TestFailures:
         with monkeypatch.context() as patched:
             patched.setattr(compaction_process, "COMMAND", (sys.executable, "-c", script))
             await data.clean()
-        assert "to be tried again" in caplog.text
+        assert "compaction failed (attempt 1" in caplog.text
         assert {path: path.read_bytes() for path in log.directory.iterdir()} == before
         await data.clean()
         assert values(log) == [(2, b"2")]
+
+    async def test_a_log_that_keeps_failing_is_tried_less_and_less_often(
+        self, data: DataDirectory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        log = data.log()
+        data.dirty(log)
+        data.config.log_cleaner_backoff_ms = 500
+        attempts = tmp_path / "attempts"
+        script = f"open({str(attempts)!r}, 'a').write('.'); raise OverflowError('a bug')"
+        with monkeypatch.context() as patched:
+            patched.setattr(compaction_process, "COMMAND", (sys.executable, "-c", script))
+            attempted = []
+            for _ in range(32):
+                await data.clean()
+                attempted.append(len(attempts.read_text()))
+                data.clock.advance(500)
+        # In the rounds 0, 1, 2, 5, 12 and 27.
+        assert [attempted[number] for number in (0, 1, 2, 4, 5, 11, 12, 26, 27, 31)] == [
+            *(1, 2, 3, 3, 4, 4, 5, 5, 6, 6),
+        ]
+        data.clock.advance(1000 * round(LONGEST_BACKOFF_SECONDS))
+        await data.clean()
+        assert values(log) == [(2, b"2")]
+        assert data.cleaner.dirtiest() is None
+
+    async def test_an_unreadable_batch_is_reported_once_and_stops_nothing(
+        self, data: DataDirectory, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        # As an older version took it, which did not look at the records.
+        log = data.log(cleanup_policy=("delete",))
+        unreadable = crafted.batch([b"no records"], max_timestamp=data.clock.now_ms())
+        log.append(memoryview(unreadable), 0)
+        log.roll()
+        log.config = LogConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0)
+        for _ in range(3):
+            data.dirty(log, 2)
+            await data.clean()
+            assert [header.base_offset for header in headers(log)] == [0, log.log_end_offset - 1]
+        errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+        assert len(errors) == 1
+        assert f"{log.directory}: compaction cannot read 1 batches" in errors[0]
+
+        log = data.reopen(log, clean=True)
+        data.cleaner = data.new_cleaner()
+        data.dirty(log, 2)
+        await data.clean()
+        assert [header.base_offset for header in headers(log)] == [0, log.log_end_offset - 1]
+        piece = log.read(0, 1, min_one_batch=True)
+        assert piece is not None
+        assert piece.read()[HEADER_BYTES:] == b"no records"
 
     async def test_retention_during_a_pass_calls_it_off(
         self, data: DataDirectory, caplog: pytest.LogCaptureFixture

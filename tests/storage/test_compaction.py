@@ -11,9 +11,12 @@ from millrace.storage import swap
 from millrace.storage.compaction import Compaction, Job, Pass, Source, read_batches
 from millrace.storage.indexes import OffsetIndex, TimeIndex
 from millrace.storage.record_filter import STAND_IN_BYTES
+from millrace.storage.transaction_index import AbortedTransaction
 from millrace.wire.compression import Codec
 from millrace.wire.records import (
+    HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     CorruptBatch,
     Record,
@@ -22,6 +25,8 @@ from millrace.wire.records import (
     iterate_records,
     read_header,
 )
+
+from .. import crafted
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
@@ -384,14 +389,96 @@ class TestCorruption:
         with pytest.raises(CorruptBatch):
             files.clean()
 
-    @pytest.mark.parametrize(
-        "payload", [b"\x01", b"\x02", b"\x14" + b"\xff" * 12, b"\x06\0\0\0\0", b"\x0e" + b"\0" * 9]
-    )
-    def test_malformed_records_stop_the_pass(self, files: SegmentFiles, payload: bytes) -> None:
-        header = read_header(batch(0, (b"a", b"1")))
-        files.segment(assemble(header, payload))
-        with pytest.raises(CorruptBatch):
-            files.clean()
+
+class TestUnreadableBatches:
+    """Batches that a client sent broken, with a right checksum."""
+
+    def poisoned(self, files: SegmentFiles, unreadable: bytes) -> None:
+        """Two segments of readable records around the batch, which has the offsets from 2 on."""
+        following = read_header(unreadable).next_offset
+        files.segment(batch(0, (b"key", b"1"), (b"other", b"1")), unreadable)
+        files.segment(batch(following, (b"other", b"2")), batch(following + 1, (b"last", b"1")))
+
+    @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+    @pytest.mark.parametrize("fault", crafted.BROKEN_RECORDS)
+    def test_one_stays_as_it_is_and_the_rest_is_compacted(
+        self, files: SegmentFiles, fault: str, codec: Codec
+    ) -> None:
+        unreadable = crafted.batch([crafted.BROKEN_RECORDS[fault]], base_offset=2, codec=codec)
+        self.poisoned(files, unreadable)
+        done = files.clean()
+        assert (done.end_offset, done.unreadable_batches) == (5, 1)
+        assert done.unreadable_reason.startswith("the batch at offset 2: ")
+        kept = [content for _, content in files.batches()]
+        assert unreadable in kept
+        kept.remove(unreadable)
+        assert [record.value for content in kept for record in iterate_records(content)] == [b"1", b"2", b"1"]
+
+    @pytest.mark.parametrize("offsets", crafted.WRONG_OFFSETS)
+    def test_wrong_offsets_replace_no_record_of_others(self, files: SegmentFiles, offsets: str) -> None:
+        deltas = crafted.WRONG_OFFSETS[offsets]
+        records = [crafted.record(delta, key=b"last") for delta in deltas]
+        unreadable = crafted.batch(records, count=len(deltas), base_offset=2)
+        self.poisoned(files, unreadable)
+        assert files.clean().unreadable_batches == 1
+        batches = [content for _, content in files.batches()]
+        assert unreadable in batches
+        (last,) = iterate_records(batches[-1])
+        assert (last.key, last.value) == (b"last", b"1")
+
+    def test_later_passes_keep_one_too(self, files: SegmentFiles) -> None:
+        unreadable = crafted.batch([b"noise"], base_offset=2)
+        self.poisoned(files, unreadable)
+        for value in (b"3", b"4"):
+            clean_up_to = files.clean().end_offset
+            files.segment(batch(files.next_offset, (b"other", value)))
+            assert files.clean(clean_up_to).unreadable_batches == 1
+        batches = [content for _, content in files.batches()]
+        assert unreadable in batches
+        assert [record.value for record in iterate_records(batches[-1])] == [b"4"]
+
+    def test_an_aborted_one_goes(self, files: SegmentFiles) -> None:
+        header = read_header(crafted.batch([b"noise"], base_offset=2))
+        unreadable = assemble(
+            header._replace(attributes=TRANSACTIONAL_BIT, producer_id=7, producer_epoch=0, base_sequence=0),
+            b"noise",
+        )
+        self.poisoned(files, unreadable)
+        files.clean(aborted=[AbortedTransaction(7, 2, 2, 3)])
+        assert unreadable not in [content for _, content in files.batches()]
+
+
+class TestOddRecords:
+    """Records that other brokers accept, although no client library writes them."""
+
+    @pytest.mark.parametrize("fault", crafted.BROKEN_HEADERS)
+    def test_a_tombstones_headers_stay_as_they_are(self, files: SegmentFiles, fault: str) -> None:
+        tombstone = {"value": None, "headers": crafted.BROKEN_HEADERS[fault]}
+        files.segment(crafted.batch([crafted.record(**tombstone)], timestamp=NOW_MS))
+        assert files.clean().unreadable_batches == 0
+        ((header, content),) = files.batches()
+        assert header.delete_horizon_ms == NOW_MS + DAY_MS
+        assert content[HEADER_BYTES:] == crafted.record(**tombstone, timestamp_delta=-DAY_MS)
+
+    @pytest.mark.parametrize("value", [b"value", None])
+    def test_timestamps_wrap_as_in_other_languages(self, files: SegmentFiles, value: bytes | None) -> None:
+        records = [
+            crafted.record(0, timestamp_delta=5, key=b"gone"),
+            crafted.record(1, timestamp_delta=6, value=value),
+            crafted.record(2, timestamp_delta=7, key=b"gone"),
+        ]
+        files.segment(crafted.batch(records, count=3, timestamp=crafted.LAST_TIMESTAMP, max_timestamp=NOW_MS))
+        files.segment(batch(3, (b"gone", b"value")))
+        files.clean()
+        header, content = next(files.batches())
+        assert header.max_timestamp == -1
+        assert [record.timestamp for record in iterate_records(content)] == [-(2**63) + 5]
+
+    def test_a_length_below_null_is_null(self, files: SegmentFiles) -> None:
+        tombstone = crafted.field(b"\0\0\0" + crafted.field(b"key") + crafted.varint(-2) + b"\0")
+        files.segment(crafted.batch([tombstone]))
+        files.clean()
+        assert files.headers()[0].delete_horizon_ms == NOW_MS + DAY_MS
 
 
 def test_a_job_survives_its_json(files: SegmentFiles) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Set
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -25,8 +26,21 @@ RemoveLater = Callable[[list[Path], int], None]
 """Removes files off the loop after so many milliseconds."""
 
 
+# A log whose passes keep failing is tried less and less often, but at least this often.
+LONGEST_BACKOFF_SECONDS = 600.0
+MOST_DOUBLINGS = 20
+
+
 class LogChanged(Exception):
     """The segments that were compacted are not in the log any more."""
+
+
+@dataclass(slots=True)
+class _Failures:
+    """The passes over a log that failed in a row, and when the next one may begin."""
+
+    count: int = 0
+    retry_at: float = 0.0
 
 
 class Cleaner:
@@ -50,6 +64,9 @@ class Cleaner:
         self._remove_later = remove_later
         self._in_progress: set[Log] = set()
         self._uncleanable: set[Log] = set()
+        self._failures: dict[Log, _Failures] = {}
+        # How many unreadable batches of a log were reported.
+        self._unreadable_batches: dict[Log, int] = {}
         self._checkpoint_lock = asyncio.Lock()
         self._workers: list[asyncio.Task[None]] = []
         # By log, not by name: a topic that is deleted and created again starts anew.
@@ -76,7 +93,7 @@ class Cleaner:
                 await self.clean_due_logs()
             except Exception:
                 # One round that failed must not be the last one.
-                logger.exception("the cleaner stumbled; it goes on")
+                logger.exception("cleaner pass failed; continuing")
 
     async def clean_due_logs(self) -> None:
         """Clean until no log is due any more, the dirtiest first."""
@@ -92,11 +109,15 @@ class Cleaner:
         now_ms = self._clock.now_ms()
         logs = list(self._logs())
         self._forget_all_but(set(logs))
-        busy = self._in_progress | self._uncleanable | failed
+        busy = self._in_progress | self._uncleanable | self._backing_off() | failed
         compacted = [log for log in logs if "compact" in log.config.cleanup_policy and log not in busy]
         candidates = (self._try_survey(log, now_ms) for log in compacted)
         due = [cleanable for cleanable in candidates if cleanable is not None and cleanable.is_due]
         return max(due, key=lambda cleanable: cleanable.dirty_ratio, default=None)
+
+    def _backing_off(self) -> set[Log]:
+        now = self._clock.monotonic()
+        return {log for log, failures in self._failures.items() if failures.retry_at > now}
 
     def _try_survey(self, log: Log, now_ms: int) -> Cleanable | None:
         try:
@@ -143,14 +164,54 @@ class Cleaner:
             await self._write_clean_offsets(log.directory.parent)
         except CorruptLog as failure:
             self._give_up(log, failure)
-        except (CompactionFailed, LogChanged, OSError) as failure:
-            logger.warning("%s: compaction stopped, to be tried again: %s", log.directory, failure)
+        except LogChanged as change:
+            logger.warning("%s: compaction called off: %s", log.directory, change)
+        except (CompactionFailed, OSError) as failure:
+            self._back_off(log, failure)
         else:
-            _tell(log, done)
+            self._failures.pop(log, None)
+            self._report(log, done)
             return True
         finally:
             self._in_progress.discard(log)
         return False
+
+    def _back_off(self, log: Log, failure: Exception) -> None:
+        failures = self._failures.setdefault(log, _Failures())
+        # 0 rounds of the cleaner are left out after the first failure, then 1, 3, 7 and so on.
+        rounds = 2 ** min(failures.count, MOST_DOUBLINGS) - 1
+        seconds = min(rounds * self._config.log_cleaner_backoff_ms / 1000, LONGEST_BACKOFF_SECONDS)
+        failures.count += 1
+        failures.retry_at = self._clock.monotonic() + seconds
+        logger.warning(
+            "%s: compaction failed (attempt %d, the next one in %.1f s or more): %s",
+            log.directory,
+            failures.count,
+            seconds,
+            failure,
+        )
+
+    def _report(self, log: Log, done: Pass) -> None:
+        logger.info(
+            "%s: compacted %d records to %d (%.1f MB to %.1f MB) in %.1f s, up to offset %d%s",
+            log.directory,
+            done.records_read,
+            done.records_kept,
+            done.bytes_read / 1e6,
+            done.bytes_kept / 1e6,
+            done.seconds,
+            done.end_offset,
+            "; log.cleaner.dedupe.buffer.size was too small for the rest" if done.dedupe_buffer_full else "",
+        )
+        # Every pass meets them again: once is enough.
+        if done.unreadable_batches > self._unreadable_batches.get(log, 0):
+            self._unreadable_batches[log] = done.unreadable_batches
+            logger.error(
+                "%s: compaction cannot read %d batches and keeps them as they are, %s",
+                log.directory,
+                done.unreadable_batches,
+                done.unreadable_reason,
+            )
 
     async def _compact(self, cleanable: Cleanable) -> Pass:
         async with CompactionProcess(self.job(cleanable)) as process:
@@ -236,19 +297,6 @@ class Cleaner:
 
     def _forget_all_but(self, logs: set[Log]) -> None:
         self._uncleanable &= logs
-        for log in self._clean_offsets.keys() - logs:
-            del self._clean_offsets[log]
-
-
-def _tell(log: Log, done: Pass) -> None:
-    logger.info(
-        "%s: compacted %d records to %d (%.1f MB to %.1f MB) in %.1f s, up to offset %d%s",
-        log.directory,
-        done.records_read,
-        done.records_kept,
-        done.bytes_read / 1e6,
-        done.bytes_kept / 1e6,
-        done.seconds,
-        done.end_offset,
-        "; log.cleaner.dedupe.buffer.size was too small for the rest" if done.dedupe_buffer_full else "",
-    )
+        for known in (self._clean_offsets, self._failures, self._unreadable_batches):
+            for log in known.keys() - logs:
+                del known[log]

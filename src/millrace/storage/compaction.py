@@ -114,6 +114,9 @@ class Pass:
     bytes_read: int = 0
     bytes_kept: int = 0
     seconds: float = 0.0
+    # Batches that cannot be read and stay as they are, and what is wrong with the first of them.
+    unreadable_batches: int = 0
+    unreadable_reason: str = ""
 
 
 class Group:
@@ -173,6 +176,8 @@ class Compaction:
         self._job = job
         self._directory = Path(job.directory)
         self._latest_offsets: LatestOffsets = {}
+        # By base offset.
+        self._unreadable: set[int] = set()
         self._surviving_offsets: list[int] = []
         self._started = time.monotonic()
         self._bytes_moved = 0
@@ -223,8 +228,20 @@ class Compaction:
             transactions.end(header, batch)
         # Aborted records replace nothing.
         elif not transactions.is_aborted(header):
-            payload = payload_of(batch, header)
-            note_keys(payload, header.record_count, header.base_offset, self._latest_offsets)
+            try:
+                note_keys(payload_of(batch, header), header, self._latest_offsets)
+            except KafkaError as fault:
+                self._set_aside(header, fault)
+
+    def _set_aside(self, header: BatchHeader, fault: KafkaError) -> None:
+        """Keep an unreadable batch as it is: its checksum is right, so its producer sent it broken.
+
+        It replaces no records of others. One such batch must not end the compaction of a log.
+        """
+        if not self._unreadable:
+            self.done.unreadable_reason = f"the batch at offset {header.base_offset}: {fault.message}"
+        self._unreadable.add(header.base_offset)
+        self.done.unreadable_batches = len(self._unreadable)
 
     def _clean_group(self, number: int) -> tuple[Replacement | None, int]:
         """Clean the segment at a place in the job, and its successors as long as they fit in.
@@ -274,10 +291,14 @@ class Compaction:
         """The batch as it stays in the log, the very same object when nothing in it goes."""
         if self._transactions.is_aborted(header):
             return None
-        if header.base_offset >= self.done.end_offset:
-            self.done.records_kept += header.record_count
-            return batch
-        return None if self._is_superseded(header) else self._thinned(header, batch)
+        is_beyond = header.base_offset >= self.done.end_offset
+        if not is_beyond and header.base_offset not in self._unreadable:
+            try:
+                return None if self._is_superseded(header) else self._thinned(header, batch)
+            except KafkaError as fault:
+                self._set_aside(header, fault)
+        self.done.records_kept += header.record_count
+        return batch
 
     def _clean_marker(self, header: BatchHeader, batch: bytes, group: Group) -> bytes | None:
         """A marker goes some time after the last batch of its transaction went, as tombstones do."""
@@ -297,8 +318,7 @@ class Compaction:
         horizon_ms = header.delete_horizon_ms
         survivors = keep_latest(
             payload_of(batch, header),
-            header.record_count,
-            header.base_offset,
+            header,
             self._latest_offsets,
             drop_tombstones=horizon_ms is not None and horizon_ms <= self._job.now_ms,
         )

@@ -5,12 +5,12 @@ from millrace.wire.compression import Codec, compress
 from millrace.wire.records import (
     CODEC_MASK,
     DELETE_HORIZON_BIT,
+    HEADER_BYTES,
     NO_TIMESTAMP,
     BatchHeader,
     assemble,
-    encode_record,
-    iterate_records,
     read_header,
+    shift_timestamps,
 )
 
 
@@ -18,7 +18,7 @@ def thin_out(header: BatchHeader, survivors: Survivors, codec: Codec) -> bytes:
     """A batch of only the surviving records; they keep their bytes, so the base timestamp stays too."""
     max_timestamp = header.max_timestamp
     if not header.is_log_append_time:
-        max_timestamp = header.base_timestamp + survivors.max_timestamp_delta
+        max_timestamp = survivors.max_timestamp(header.base_timestamp)
     thinned = header._replace(
         attributes=header.attributes & ~CODEC_MASK | codec,
         max_timestamp=max_timestamp,
@@ -28,18 +28,12 @@ def thin_out(header: BatchHeader, survivors: Survivors, codec: Codec) -> bytes:
 
 
 def stamp_horizon(batch: bytes, codec: Codec, horizon_ms: int) -> bytes:
-    """Write into an uncompressed batch when its tombstones may go: the base timestamp holds it."""
+    """Write into an uncompressed batch when its tombstones may go: the base timestamp holds it.
+
+    Keys, values and headers keep their bytes, whatever is in them.
+    """
     header = read_header(batch)
-    payload = b"".join(
-        encode_record(
-            record.offset - header.base_offset,
-            record.timestamp - horizon_ms,
-            record.key,
-            record.value,
-            record.headers,
-        )
-        for record in iterate_records(batch)
-    )
+    payload = shift_timestamps(batch[HEADER_BYTES:], header.record_count, header.base_timestamp - horizon_ms)
     stamped = header._replace(
         attributes=header.attributes & ~CODEC_MASK | codec | DELETE_HORIZON_BIT, base_timestamp=horizon_ms
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
-from millrace.wire.records import CorruptBatch
+from millrace.wire.records import NO_TIMESTAMP, BatchHeader, CorruptBatch, wrapped
 
 LatestOffsets: TypeAlias = dict[bytes, int]
 
@@ -13,8 +13,6 @@ LatestOffsets: TypeAlias = dict[bytes, int]
 STAND_IN_BYTES = 40
 # What one entry of the dict takes at worst, while it grows: the key, the offset, the slots.
 KEY_COST_BYTES = 200
-
-_NULL_LENGTH = 1
 
 
 class Survivors(NamedTuple):
@@ -25,28 +23,33 @@ class Survivors(NamedTuple):
     has_tombstones: bool
     timestamp_deltas: set[int]
 
-    @property
-    def max_timestamp_delta(self) -> int:
-        """The newest survivor's, relative to the batch's base timestamp."""
-        return max(_signed(delta) for delta in self.timestamp_deltas)
+    def max_timestamp(self, base_timestamp: int) -> int:
+        """The newest survivor's timestamp."""
+        timestamps = (wrapped(base_timestamp + _signed(delta)) for delta in self.timestamp_deltas)
+        return max(NO_TIMESTAMP, *timestamps)
 
 
-def note_keys(payload: bytes, count: int, base_offset: int, latest_offsets: LatestOffsets) -> None:
-    """Remember the offset of every keyed record; a later record replaces an earlier one."""
-    for _, _, offset_delta, key, _ in _walk(payload, count):
-        if key is not None:
-            latest_offsets[key] = base_offset + offset_delta
+def note_keys(payload: bytes, header: BatchHeader, latest_offsets: LatestOffsets) -> None:
+    """Remember the offset of every keyed record; a later record replaces an earlier one.
+
+    Nothing is remembered of a batch that cannot be read to its end: it raises CorruptBatch.
+    """
+    base_offset = header.base_offset
+    latest_offsets.update(
+        [(key, base_offset + delta) for _, _, delta, key, _ in _walk(payload, header) if key is not None]
+    )
 
 
 def keep_latest(
-    payload: bytes, count: int, base_offset: int, latest_offsets: LatestOffsets, *, drop_tombstones: bool
+    payload: bytes, header: BatchHeader, latest_offsets: LatestOffsets, *, drop_tombstones: bool
 ) -> Survivors:
     """Pick the records that no later record of their key replaces; those without a key go."""
     runs = []
     kept = start = run_start = 0
     has_tombstones = False
     timestamp_deltas = set()
-    for end, timestamp_delta, offset_delta, key, is_tombstone in _walk(payload, count):
+    base_offset = header.base_offset
+    for end, timestamp_delta, offset_delta, key, is_tombstone in _walk(payload, header):
         if (
             key is None
             or latest_offsets.get(key, -1) > base_offset + offset_delta
@@ -66,26 +69,29 @@ def keep_latest(
     return Survivors(runs, kept, has_tombstones, timestamp_deltas)
 
 
-def _walk(payload: bytes, count: int) -> Iterator[tuple[int, int, int, bytes | None, bool]]:
+def _walk(payload: bytes, header: BatchHeader) -> Iterator[tuple[int, int, int, bytes | None, bool]]:
     """Each record's end, timestamp delta (zigzag), offset delta, key or its stand-in, if its value is null.
 
     Compaction walks every record, some twice, so variable-length numbers are decoded in place: one and two
-    bytes inline, longer ones by a call. A zigzag number is negative when its lowest bit is set.
+    bytes inline, longer ones by a call. A zigzag number is negative when its lowest bit is set, and a
+    negative length is that of null.
+
+    Offsets decide which record of a key is the latest, so one outside its batch would remove records of
+    others: it makes the batch unreadable.
     """
     position = 0
+    next_offset_delta, end_offset_delta = 0, 2 * header.last_offset_delta + 2
     try:
-        for _ in range(count):
-            number = payload[position]
+        for _ in range(header.record_count):
+            length = payload[position]
             position += 1
-            if number > 127:
+            if length > 127:
                 following = payload[position]
                 position += 1
-                number += (following << 7) - 128
+                length += (following << 7) - 128
                 if following > 127:
-                    number, position = _long_number(payload, position - 2)
-            if number & 1:
-                raise CorruptBatch("a record has a negative length")
-            end = position + (number >> 1)
+                    length, position = _long_number(payload, position - 2)
+            end = position + (length >> 1)
 
             timestamp_delta = payload[position + 1]
             position += 2
@@ -100,18 +106,21 @@ def _walk(payload: bytes, count: int) -> Iterator[tuple[int, int, int, bytes | N
                 offset_delta += (following << 7) - 128
                 if following > 127:
                     offset_delta, position = _long_number(payload, position - 2)
+            if not next_offset_delta <= offset_delta < end_offset_delta or offset_delta & 1:
+                raise CorruptBatch(f"a record has the offset delta {_signed(offset_delta)}")
+            next_offset_delta = offset_delta + 2
 
             number = payload[position]
             position += 1
             if number > 127:
                 number, position = _long_number(payload, position - 1)
-            key = None
-            key_end = position + (number >> 1)
-            if not number & 1:
-                key = payload[position:key_end]
-                if number >= STAND_IN_BYTES << 1:
-                    key = blake2b(key, digest_size=STAND_IN_BYTES).digest()
-            yield end, timestamp_delta, offset_delta >> 1, key, payload[key_end] == _NULL_LENGTH
+            key_end = position if number & 1 else position + (number >> 1)
+            if key_end >= end or length & 1:
+                raise CorruptBatch("a record ends before its key does")
+            key = None if number & 1 else payload[position:key_end]
+            if number >= STAND_IN_BYTES << 1 and key is not None:
+                key = blake2b(key, digest_size=STAND_IN_BYTES).digest()
+            yield end, timestamp_delta, offset_delta >> 1, key, bool(payload[key_end] & 1)
             position = end
     except IndexError:
         raise CorruptBatch("the records end in the middle of a field") from None

@@ -137,6 +137,11 @@ def advance_sequence(sequence: int, count: int) -> int:
     return (sequence + count) & MAX_SEQUENCE
 
 
+def wrapped(timestamp: int) -> int:
+    """A sum of timestamps as 64 bits hold it, which is what clients in other languages compute."""
+    return (timestamp + 2**63) % 2**64 - 2**63
+
+
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Unpack the batch header that starts at position; the batch's other bytes need not be there."""
     # As `_make` does, which is a function of Python's own.
@@ -181,10 +186,11 @@ def payload_of(batch: Buffer, header: BatchHeader) -> bytes:
 
 
 def iterate_records(batch: Buffer, header: BatchHeader | None = None) -> Iterator[Record]:
-    """Every record of one batch; who has read its header already need not have it read again."""
+    """Every record of one batch. Pass its header if it is read already."""
     header = header or read_header(batch)
     payload = payload_of(batch, header)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    last_offset_delta = header.last_offset_delta
     append_time = header.max_timestamp if header.is_log_append_time else None
     position, limit = 0, len(payload)
     try:
@@ -195,12 +201,18 @@ def iterate_records(batch: Buffer, header: BatchHeader | None = None) -> Iterato
                 raise CorruptBatch("A record runs past the end of its batch")
             timestamp_delta, position = _varint(payload, position + 1)
             offset_delta, position = _varint(payload, position)
+            if not 0 <= offset_delta <= last_offset_delta:
+                raise CorruptBatch(
+                    f"A record's offset delta is {offset_delta}, its batch's {last_offset_delta}"
+                )
             key, position = _bytes_field(payload, position)
             value, position = _bytes_field(payload, position)
             headers, position = _headers(payload, position) if payload[position] else ((), position + 1)
             if position != end:
                 raise CorruptBatch("A record's fields do not end where the record ends")
             timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+            if not -(2**63) <= timestamp < 2**63:
+                timestamp = wrapped(timestamp)
             yield Record(base_offset + offset_delta, timestamp, key, value, headers)
     except IndexError:
         raise CorruptBatch("The records end in the middle of a field") from None
@@ -234,6 +246,28 @@ def iterate_spans(payload: bytes, count: int) -> Iterator[RecordSpan]:
         raise CorruptBatch("The records end in the middle of a field") from None
     if position != len(payload):
         raise _surplus(len(payload) - position, count)
+
+
+def shift_timestamps(payload: bytes, count: int, shift_ms: int) -> bytes:
+    """The same uncompressed records for a base timestamp that is so much earlier."""
+    parts = []
+    position = 0
+    try:
+        for _ in range(count):
+            length, position = _varint(payload, position)
+            end = position + length
+            delta, following = _varint(payload, position + 1)
+            if following > end:
+                raise CorruptBatch("A record's fields run past its end")
+            shifted = _encode_varint(wrapped(delta + shift_ms))
+            parts.append(_encode_varint(1 + len(shifted) + end - following))
+            parts.append(payload[position : position + 1])
+            parts.append(shifted)
+            parts.append(payload[following:end])
+            position = end
+    except IndexError:
+        raise CorruptBatch("The records end in the middle of a field") from None
+    return b"".join(parts)
 
 
 def _surplus(size: int, count: int) -> CorruptBatch:
