@@ -9,6 +9,7 @@ import pytest
 
 from millrace.clock import Clock
 from millrace.cluster.local import LocalCluster
+from millrace.errors import KafkaError
 from millrace.replication.partition import Partition
 from millrace.replication.upkeep import WRITTEN_BACK_SECONDS, Upkeep
 from millrace.testing import FaultyDisk, ManualClock
@@ -132,3 +133,21 @@ async def test_a_topic_deleted_meanwhile_is_not_flushed_into_its_successor(
     assert not caplog.records
     index = machine.node.directories[0] / "second-0" / f"{0:020d}.index"
     assert index.stat().st_size == 0
+
+
+async def test_a_deleted_active_segment_is_noticed_before_it_is_due_for_a_flush(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost, other = machine.dirty("orders"), machine.dirty("payments")
+    await machine.upkeep.flush_due()
+    assert lost.log.active_file is not None
+    lost.log.active_file.path.unlink()
+    await machine.upkeep.flush_due()
+    with pytest.raises(KafkaError, match="deleted, moved or replaced"):
+        machine.dirty("orders")
+    assert str(lost.log.directory) in caplog.text
+    machine.dirty("payments")
+    machine.clock.advance(FLUSH_MS)
+    await machine.upkeep.flush_due()
+    assert other.log.unflushed_messages == 0
+    assert "cannot flush" not in caplog.text

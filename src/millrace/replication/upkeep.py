@@ -17,6 +17,7 @@ from millrace.config import BrokerConfig, LogConfig
 from millrace.errors import KafkaError
 from millrace.replication.partition import Partition
 from millrace.replication.partitions import Partitions
+from millrace.storage.active_file import ActiveFile
 from millrace.storage.log import Log
 
 logger = logging.getLogger(__name__)
@@ -108,8 +109,9 @@ class Upkeep:
             for partition in self._partitions
             if partition.log.unflushed_messages and partition.log.read_only_reason is None
         }
+        await self._check_active_files()
         for partition, dirty in list(self._dirty.items()):
-            if dirty.is_due(partition.log, now):
+            if partition.log.read_only_reason is None and dirty.is_due(partition.log, now):
                 await self._flush(partition)
                 del self._dirty[partition]
 
@@ -122,6 +124,21 @@ class Upkeep:
                 flush.complete()
         except (OSError, KafkaError) as error:
             logger.error("cannot flush %s-%d: %s", partition.topic, partition.index, error)
+
+    async def _check_active_files(self) -> None:
+        """Find the logs whose active file was deleted or replaced: records that they take would be lost."""
+        written = [(partition.log, partition.log.active_file) for partition in self._dirty]
+        missing: list[tuple[Log, ActiveFile]] = []
+
+        def look() -> None:
+            missing.extend(
+                (log, file) for log, file in written if file is not None and not file.is_in_place()
+            )
+
+        if written:
+            await self._run_in_thread(look)
+        for log, file in missing:
+            log.report_missing(file)
 
     def _checkpoint_seconds(self) -> float:
         return self._config.log_flush_offset_checkpoint_interval_ms / 1000

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from millrace.disk import Disk, OpenFile
+from millrace.storage.active_file import ActiveFile
 from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX
 from millrace.storage.segment import INDEX_SUFFIXES, Segment
 
@@ -11,7 +12,17 @@ from millrace.storage.segment import INDEX_SUFFIXES, Segment
 class Flush:
     """One flush under way: run() blocks and belongs in a thread, complete() belongs on the loop."""
 
-    __slots__ = ("_directories", "_disk", "_end", "_failure", "_files", "_indexes", "end_offset")
+    __slots__ = (
+        "_active",
+        "_directories",
+        "_disk",
+        "_end",
+        "_files",
+        "_indexes",
+        "end_offset",
+        "failure",
+        "missing",
+    )
 
     def __init__(
         self,
@@ -20,16 +31,20 @@ class Flush:
         directories: Sequence[Path],
         files: Sequence[OpenFile],
         indexes: Sequence[Path],
+        active: ActiveFile | None,
         end_offset: int,
-        end: Callable[[int, OSError | None], None],
+        end: "Callable[[Flush], None]",
     ) -> None:
         self._disk = disk
+        self._active = active
         self._directories = directories
         self._files = files
         self._indexes = indexes
         self._end = end
-        self._failure: OSError | None = None
         self.end_offset = end_offset
+        self.failure: OSError | None = None
+        self.missing: ActiveFile | None = None
+        """The active file, if it has lost its name: then being on disk is worth nothing."""
 
     def run(self) -> None:
         """Wait until everything up to end_offset is on disk; touches nothing that the loop owns."""
@@ -39,6 +54,8 @@ class Flush:
             self._sync_index(path)
         for directory in self._directories:
             self._sync_directory(directory)
+        if self._active is not None and not self._active.is_in_place():
+            self.missing = self._active
 
     def _sync_index(self, path: Path) -> None:
         try:
@@ -52,8 +69,8 @@ class Flush:
         try:
             self._disk.fsync(file.fileno())
         except OSError as failure:
-            # Unlike a file that cannot be opened, this is not mended by trying again.
-            self._failure = failure
+            # Unlike a file that cannot be opened, this is not repaired by trying again.
+            self.failure = failure
 
     def _sync_directory(self, directory: Path) -> None:
         try:
@@ -63,8 +80,8 @@ class Flush:
             return
 
     def complete(self) -> None:
-        """Tell the log, once run() has returned; raises KafkaError where the disk refused something."""
-        self._end(self.end_offset, self._failure)
+        """Notify the log, once run() has returned; raises KafkaError if the disk refused something."""
+        self._end(self)
 
 
 def changed_directories(

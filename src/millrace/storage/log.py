@@ -14,6 +14,7 @@ from millrace.config import LogConfig
 from millrace.disk import Bytes, Disk
 from millrace.errors import Error, KafkaError
 from millrace.storage import retention, swap, timestamps
+from millrace.storage.active_file import ActiveFile
 from millrace.storage.append_origin import AppendOrigin
 from millrace.storage.file_slice import FileSlice
 from millrace.storage.flush import Flush, changed_directories, derived_files
@@ -283,6 +284,9 @@ class Log:
         if not sealed.size:
             return
         now_ms = self._clock.now_ms()
+        if sealed.active_file is not None and not sealed.active_file.is_in_place():
+            self.report_missing(sealed.active_file)
+            self._check_writable()
         # First what may fail; until it has succeeded nothing has changed.
         active = Segment.create(self.directory, self.log_end_offset, self._disk, self._config, now_ms)
         self._write_indexes(sealed.complete_indexes)
@@ -471,19 +475,44 @@ class Log:
             directories=changed_directories(self.directory, self.segments, self.recovery_point, derived),
             files=[segment.file for segment in dirty],
             indexes=derived,
+            active=self._active.active_file,
             end_offset=self.log_end_offset,
             end=self._end_flush,
         )
 
-    def _end_flush(self, offset: int, failure: OSError | None) -> None:
+    def _end_flush(self, flush: Flush) -> None:
+        failure = flush.failure
         if failure is not None:
             # The kernel forgets what it could not write and reports that once, so no later flush tells.
             self.read_only_reason = (
                 f"{self.directory.name} is read-only: it cannot be flushed ({failure.strerror or failure}). "
-                "Mend the disk and restart the broker; what has reached the disk is kept"
+                "Repair the disk and restart the broker; what has reached the disk is kept"
             )
+        if flush.missing is not None:
+            self.report_missing(flush.missing)
         self._check_writable()
-        self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
+        self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
+
+    @property
+    def active_file(self) -> ActiveFile | None:
+        """The file that appends go to; None while it is not open."""
+        return self._active.active_file
+
+    def report_missing(self, missing: ActiveFile) -> None:
+        """Take no more records: the file they would go to was deleted, moved or replaced.
+
+        Nothing is done if the log has closed the file since, as on a roll or when its topic is deleted.
+        """
+        active = self._active.active_file
+        if self.read_only_reason is not None or active is None or active.file is not missing.file:
+            return
+        self.read_only_reason = (
+            f"{self.directory.name} is read-only: its active segment {missing.path} was deleted, moved or "
+            f"replaced under the running broker. Offsets {self._active.base_offset} to "
+            f"{self.log_end_offset - 1} are only in the file that the broker still has open. "
+            f"Save it before you stop the broker ({missing.rescue}), then restart the broker"
+        )
+        logger.error("%s", self.read_only_reason)
 
     def _check_writable(self) -> None:
         if self.read_only_reason is not None:
@@ -498,7 +527,13 @@ class Log:
             flush.complete()
 
     def release_idle_files(self) -> None:
-        """Let go of files that nobody has used since the last call."""
+        """Close files that were not used since the last call."""
+        active = self._active.active_file
+        if active is not None and not active.is_in_place():
+            self.report_missing(active)
+        if self.read_only_reason is not None:
+            # An open file may be all that is left of its records.
+            return
         for segment in self.segments:
             segment.release_idle_file()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from millrace.config import LogConfig
 from millrace.disk import Bytes, Disk, OpenFile
+from millrace.storage.active_file import ActiveFile
 from millrace.storage.indexes import OffsetIndex, OffsetPosition, TimeIndex
 from millrace.storage.transaction_index import AbortedTransaction, TransactionIndex
 from millrace.wire.records import HEADER_BYTES, MAGIC, BatchHeader, CorruptBatch, read_header
@@ -141,6 +142,11 @@ class Segment:
         if self._file is None:
             self._file = self._disk.open_for_reading(self.path(LOG_SUFFIX))
         return self._file
+
+    @property
+    def active_file(self) -> ActiveFile | None:
+        """The log file under its name; None while it is not open."""
+        return None if self._file is None else ActiveFile(self.path(LOG_SUFFIX), self._file)
 
     def _open_for_append(self, *, create: bool = False) -> OpenFile:
         self._file = self._disk.open_for_append(self.path(LOG_SUFFIX), create=create)
