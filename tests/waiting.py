@@ -1,7 +1,8 @@
 """Waiting for what another process or thread is about to do."""
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 
 def until(condition: Callable[[], object], seconds: float = 60) -> None:
@@ -10,3 +11,11 @@ def until(condition: Callable[[], object], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds:g} s in vain"
         time.sleep(0.02)
+
+
+async def until_async(condition: Callable[[], Awaitable[object]], seconds: float = 60) -> None:
+    """The same for a condition that needs the event loop."""
+    deadline = time.monotonic() + seconds
+    while not await condition():
+        assert time.monotonic() < deadline, f"waited {seconds:g} s in vain"
+        await asyncio.sleep(0.02)

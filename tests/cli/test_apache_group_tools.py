@@ -6,9 +6,9 @@ import pytest
 
 from millrace.testing import Broker
 
+from ..group_members import commit, members
 from .apache import TOOLS, apache
 from .conftest import Run
-from .members import commit, members
 from .test_transactions import Writer
 
 pytestmark = pytest.mark.java

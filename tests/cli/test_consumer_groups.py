@@ -12,8 +12,8 @@ from millrace.wire.messages.describe_groups import DescribeGroupsRequest
 from millrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from millrace.wire.messages.offset_fetch import OffsetFetchRequest
 
+from ..group_members import commit, members
 from .conftest import Run
-from .members import commit, members
 
 JUST_SHOW = ("--dry-run",)
 

@@ -21,10 +21,11 @@ from millrace.client.errors import (
     UnknownBroker,
 )
 from millrace.client.locations import CoordinatorType
-from millrace.client.metadata import Node, TopicPartition
+from millrace.client.metadata import NO_NODE, Node, TopicPartition
 from millrace.client.outcomes import Outcomes
 
 __all__ = [
+    "NO_NODE",
     "Address",
     "ApiNotOffered",
     "BrokerUnreachable",

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
 from millrace.client.address import Address, parse_addresses
 from millrace.client.connection import CLIENT_ID, PLAIN, REQUEST_SECONDS, Connection, Security
 from millrace.client.errors import BrokerUnreachable, UnknownBroker
-from millrace.client.locations import (
-    AnyBroker,
-    Brokers,
-    Controller,
-    Coordinators,
-    CoordinatorType,
-    Leaders,
-)
-from millrace.client.metadata import Metadata, TopicPartition
+from millrace.client.locations import Controller, Coordinators, CoordinatorType, Leaders, Nodes
+from millrace.client.metadata import NO_NODE, Metadata, TopicPartition
 from millrace.client.outcomes import Outcomes
 from millrace.client.routing import Call, route
 from millrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -72,6 +65,11 @@ class Client:
             connection.close()
         self._connections.clear()
 
+    @property
+    def timeout_ms(self) -> int:
+        """The timeout as requests carry it."""
+        return round(self.timeout_seconds * 1000)
+
     # Connections
 
     async def any_broker(self) -> Connection:
@@ -95,7 +93,9 @@ class Client:
         if node_id not in self.cluster.nodes:
             known = ", ".join(map(str, sorted(self.cluster.nodes)))
             raise UnknownBroker(f"there is no broker {node_id}; the brokers are {known}")
-        return await self._connection(self.cluster.nodes[node_id].address)
+        connection = await self._connection(self.cluster.nodes[node_id].address)
+        connection.node_id = node_id
+        return connection
 
     async def _connection(self, address: Address) -> Connection:
         async with self._opening[address]:
@@ -121,7 +121,7 @@ class Client:
         async def call(connection: Connection, _: list[None]) -> Outcomes[None, MetadataResponse]:
             return Outcomes({None: await self._fetch_metadata(connection, names, create)})
 
-        return (await route(self, [None], AnyBroker(), call))[None]
+        return (await self.call_any([None], call))[None]
 
     async def refresh(self, topics: Iterable[str]) -> None:
         """Update what is known of the brokers and of these topics, in one attempt."""
@@ -146,11 +146,11 @@ class Client:
         async def call(connection: Connection, _: list[None]) -> Outcomes[None, R]:
             return Outcomes({None: await connection.send(request, expect)})
 
-        return (await route(self, [None], AnyBroker(), call))[None]
+        return (await self.call_any([None], call))[None]
 
     async def call_any(self, keys: Iterable[K], call: Call[K, T]) -> Outcomes[K, T]:
         """Call any broker about these keys."""
-        return await route(self, keys, AnyBroker(), call)
+        return await self.call_nodes(dict.fromkeys(keys, NO_NODE), call)
 
     async def call_controller(self, keys: Iterable[K], call: Call[K, T]) -> Outcomes[K, T]:
         """Call the controller about these keys; only once if the broker may have handled the request."""
@@ -158,7 +158,11 @@ class Client:
 
     async def call_brokers(self, node_ids: Iterable[int], call: Call[int, T]) -> Outcomes[int, T]:
         """Call each of these brokers; the list that a call gets has one id."""
-        return await route(self, node_ids, Brokers(), call)
+        return await self.call_nodes({node_id: node_id for node_id in node_ids}, call)
+
+    async def call_nodes(self, by_key: Mapping[K, int], call: Call[K, T]) -> Outcomes[K, T]:
+        """Call the broker that is given for each key; NO_NODE stands for any."""
+        return await route(self, by_key, Nodes(by_key), call)
 
     async def call_leaders(
         self, partitions: Iterable[TopicPartition], call: Call[TopicPartition, T]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from millrace import __version__
 from millrace.client.address import Address
 from millrace.client.errors import ApiNotOffered, BrokerUnreachable, ConnectionLost, ResponseTimeout
+from millrace.client.metadata import NO_NODE
 from millrace.errors import Error, check
 from millrace.wire.codec import MalformedMessage
 from millrace.wire.frames import encode_request, read_response
@@ -59,6 +60,8 @@ class Connection:
 
     def __init__(self, address: Address, frames: _Frames, client_id: str, timeout_seconds: float) -> None:
         self.address = address
+        self.node_id = NO_NODE
+        """The broker's id, if the client has chosen the broker by it."""
         self.api_versions: dict[int, tuple[int, int]] = {}
         self._frames = frames
         self._client_id = client_id

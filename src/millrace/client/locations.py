@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from millrace.client.metadata import NO_NODE, TopicPartition
 from millrace.client.outcomes import Outcomes
-from millrace.errors import KafkaError
+from millrace.errors import Error, KafkaError
 from millrace.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -23,6 +23,24 @@ K = TypeVar("K")
 # From this version on, one request finds several coordinators.
 FIND_SEVERAL_VERSION = 4
 
+# Another broker is responsible by now, or this one is not ready yet.
+PASSING = frozenset(
+    {
+        Error.CONCURRENT_TRANSACTIONS,
+        Error.COORDINATOR_LOAD_IN_PROGRESS,
+        Error.COORDINATOR_NOT_AVAILABLE,
+        Error.FENCED_LEADER_EPOCH,
+        Error.LEADER_NOT_AVAILABLE,
+        Error.NETWORK_EXCEPTION,
+        Error.NOT_CONTROLLER,
+        Error.NOT_COORDINATOR,
+        Error.NOT_LEADER_OR_FOLLOWER,
+        Error.OFFSET_NOT_AVAILABLE,
+        Error.REPLICA_NOT_AVAILABLE,
+        Error.UNKNOWN_LEADER_EPOCH,
+    }
+)
+
 
 class CoordinatorType(IntEnum):
     """What a coordinator is responsible for."""
@@ -34,6 +52,9 @@ class CoordinatorType(IntEnum):
 class Locations(Protocol[K]):
     """Finds the broker that is responsible for each key, and remembers it."""
 
+    passing: frozenset[Error]
+    """Errors of the responsible brokers after which it is worth asking again."""
+
     async def find(self, keys: Collection[K]) -> Outcomes[K, int]:
         """The id of each key's broker."""
 
@@ -43,6 +64,9 @@ class Locations(Protocol[K]):
 
 class Leaders:
     """The leaders of partitions."""
+
+    # A broker that the metadata calls the leader may learn of the topic a moment later.
+    passing = PASSING | {Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID}
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -65,6 +89,8 @@ class Leaders:
 
 class Coordinators:
     """The coordinators of groups, or of transactional ids."""
+
+    passing = PASSING
 
     def __init__(self, client: Client, key_type: CoordinatorType) -> None:
         self._client = client
@@ -100,6 +126,8 @@ class Coordinators:
 class Controller:
     """The controller, which is responsible for every key."""
 
+    passing = PASSING
+
     def __init__(self, client: Client) -> None:
         self._client = client
 
@@ -113,21 +141,16 @@ class Controller:
         self._client.cluster.controller_id = NO_NODE
 
 
-class AnyBroker:
-    """Every broker can answer for every key."""
+class Nodes(Generic[K]):
+    """Brokers that the caller has chosen; NO_NODE stands for any."""
+
+    passing = PASSING
+
+    def __init__(self, by_key: Mapping[K, int]) -> None:
+        self._by_key = by_key
 
     async def find(self, keys: Collection[K]) -> Outcomes[K, int]:
-        return Outcomes(dict.fromkeys(keys, NO_NODE))
+        return Outcomes({key: self._by_key[key] for key in keys})
 
-    def forget(self, keys: Collection[object]) -> None:
-        """Another broker is chosen by itself if a connection is lost."""
-
-
-class Brokers:
-    """Brokers as keys, each responsible for itself."""
-
-    async def find(self, keys: Collection[int]) -> Outcomes[int, int]:
-        return Outcomes({node_id: node_id for node_id in keys})
-
-    def forget(self, keys: Collection[int]) -> None:
-        """A broker's id does not change."""
+    def forget(self, keys: Collection[K]) -> None:
+        """The caller's choice does not change."""

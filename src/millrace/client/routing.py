@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from millrace.client.connection import Connection
 from millrace.client.errors import ConnectionLost
-from millrace.client.locations import Locations
+from millrace.client.locations import PASSING, Locations
 from millrace.client.metadata import NO_NODE
 from millrace.client.outcomes import Outcomes
-from millrace.errors import Error, KafkaError
+from millrace.errors import KafkaError
 
 if TYPE_CHECKING:
     from millrace.client.client import Client
@@ -31,26 +31,6 @@ Call = Callable[[Connection, list[K]], Awaitable[Outcomes[K, T]]]
 
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0
-
-# Another broker is responsible by now, or this one is not ready yet.
-PASSING = frozenset(
-    {
-        Error.CONCURRENT_TRANSACTIONS,
-        Error.COORDINATOR_LOAD_IN_PROGRESS,
-        Error.COORDINATOR_NOT_AVAILABLE,
-        Error.FENCED_LEADER_EPOCH,
-        Error.LEADER_NOT_AVAILABLE,
-        Error.NETWORK_EXCEPTION,
-        Error.NOT_CONTROLLER,
-        Error.NOT_COORDINATOR,
-        Error.NOT_LEADER_OR_FOLLOWER,
-        Error.OFFSET_NOT_AVAILABLE,
-        Error.REPLICA_NOT_AVAILABLE,
-        Error.UNKNOWN_LEADER_EPOCH,
-    }
-)
-# A broker that the metadata calls the leader may learn of the topic a moment later.
-PASSING_AT_THE_LEADER = PASSING | {Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID}
 
 
 async def route(
@@ -102,7 +82,7 @@ async def _call_once(
     for part in await asyncio.gather(*calls):
         outcomes.succeeded |= part.succeeded
         for key, error in part.failed.items():
-            passes = error.error in PASSING_AT_THE_LEADER and (
+            passes = error.error in locations.passing and (
                 is_repeatable or not isinstance(error, ConnectionLost)
             )
             (passing if passes else outcomes.failed)[key] = error
