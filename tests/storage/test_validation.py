@@ -6,7 +6,7 @@ import pytest
 
 from millrace.config import LogConfig
 from millrace.errors import Error, KafkaError
-from millrace.storage.validation import InvalidRecords
+from millrace.storage.inspection import InvalidRecords
 from millrace.wire.checksum import crc32c
 from millrace.wire.compression import Codec
 from millrace.wire.records import (
@@ -19,8 +19,12 @@ from millrace.wire.records import (
     Record,
     assemble,
     build_batch,
+    check_batch,
+    payload_of,
     read_header,
 )
+
+from .. import crafted
 
 
 def refusal(log, batch):
@@ -115,6 +119,88 @@ def test_broken_records_are_found_where_they_are_looked_into(open_log, make_batc
     struct.pack_into(">I", batch, CRC_POSITION, crc32c(batch[ATTRIBUTES_POSITION:]))
     log = open_log(LogConfig(cleanup_policy=("compact",)))
     assert refusal(log, batch).error is Error.INVALID_RECORD
+
+
+COMPACTED = LogConfig(cleanup_policy=("compact",))
+# Whatever the producer uses, this topic unpacks it.
+RECOMPRESSED = LogConfig(compression_type="snappy")
+CODECS = [Codec.NONE, Codec.ZSTD]
+
+SENT_BROKEN = {
+    **crafted.BROKEN_RECORDS,
+    "value past the end": crafted.BROKEN_VALUE,
+    **{name: crafted.record(headers=headers) for name, headers in crafted.BROKEN_HEADERS.items()},
+    **{
+        f"tombstone with {name}": crafted.record(value=None, headers=headers)
+        for name, headers in crafted.BROKEN_HEADERS.items()
+    },
+}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("config", [COMPACTED, RECOMPRESSED], ids=["compacted", "recompressed"])
+@pytest.mark.parametrize("fault", SENT_BROKEN)
+def test_records_that_compaction_could_not_read_are_refused(open_log, fault, config, codec):
+    batch = crafted.batch([SENT_BROKEN[fault]], codec=codec)
+    assert refusal(open_log(config), batch).error is Error.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("offsets", crafted.WRONG_OFFSETS)
+def test_offsets_that_are_not_the_records_places_are_refused(open_log, offsets, codec):
+    deltas = crafted.WRONG_OFFSETS[offsets]
+    batch = crafted.batch(map(crafted.record, deltas), count=len(deltas), codec=codec)
+    assert refusal(open_log(COMPACTED), batch).error is Error.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    ("base", "deltas"), [(crafted.LAST_TIMESTAMP, (5, 6)), (-(2**63), (-5, -6)), (-(2**63), (0, 1))]
+)
+def test_timestamps_that_overflow_are_named(open_log, clock, base, deltas, codec):
+    records = [crafted.record(number, timestamp_delta=delta) for number, delta in enumerate(deltas)]
+    batch = crafted.batch(records, count=2, timestamp=base, max_timestamp=clock.now_ms(), codec=codec)
+    answer = refusal(open_log(COMPACTED), batch)
+    assert isinstance(answer, InvalidRecords)
+    assert answer.error is Error.INVALID_TIMESTAMP
+    assert [number for number, _ in answer.record_errors] == [0, 1]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("claimed", [5, -1, -7, 2**63 - 1])
+def test_a_largest_timestamp_that_is_a_lie_is_corrected(open_log, clock, claimed, codec):
+    now_ms = clock.now_ms()
+    records = [crafted.record(0, timestamp_delta=-9), crafted.record(1, timestamp_delta=-2)]
+    log = open_log(COMPACTED)
+    log.append(
+        memoryview(crafted.batch(records, count=2, timestamp=now_ms, max_timestamp=claimed, codec=codec)), 0
+    )
+    batch = log.read(0, 1000, min_one_batch=True).read()
+    assert check_batch(batch).max_timestamp == now_ms - 2
+    assert payload_of(batch, read_header(batch)) == b"".join(records)
+    assert log.segments[-1].max_timestamp == now_ms - 2
+
+
+def test_timestamps_before_the_epoch_count_as_none(open_log):
+    log = open_log(COMPACTED)
+    log.append(memoryview(crafted.batch([crafted.record()], timestamp=-5)), 0)
+    assert log.segments[-1].max_timestamp == -1
+
+
+def test_a_record_without_a_key_is_named_beside_one_that_is_too_new(open_log, clock):
+    records = [
+        crafted.record(0, key=None),
+        crafted.record(1, timestamp_delta=10**10),
+        crafted.record(2),
+        crafted.record(3, key=None, timestamp_delta=10**10),
+    ]
+    answer = refusal(open_log(COMPACTED), crafted.batch(records, count=4, timestamp=clock.now_ms()))
+    assert answer.error is Error.INVALID_TIMESTAMP
+    assert [(number, "key" in message) for number, message in answer.record_errors] == [
+        (0, True),
+        (1, False),
+        (3, True),
+    ]
 
 
 def test_timestamps_too_far_in_the_future_are_named(open_log, make_batch, clock):

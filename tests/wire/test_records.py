@@ -25,10 +25,8 @@ from millrace.wire.records import (
     assemble,
     build_batch,
     check_batch,
-    encode_record,
     iterate_batches,
     iterate_records,
-    iterate_spans,
     payload_of,
     read_header,
 )
@@ -150,28 +148,6 @@ def test_sequences_wrap_to_zero():
         base_sequence=MAX_SEQUENCE - 1,
     )
     assert read_header(batch).last_sequence == 0
-
-
-def test_spans_tell_keys_and_tombstones():
-    payload = (
-        encode_record(0, 0, b"a", b"1") + encode_record(1, 0, None, b"2") + encode_record(2, 0, b"c", None)
-    )
-    spans = list(iterate_spans(payload, 3))
-    assert [(span.key, span.has_value, span.offset_delta) for span in spans] == [
-        (b"a", True, 0),
-        (None, True, 1),
-        (b"c", False, 2),
-    ]
-    assert b"".join(payload[span.start : span.end] for span in spans) == payload
-
-
-@given(st.binary(max_size=300), st.integers(1, 20))
-def test_random_records_are_read_or_refused(payload, count):
-    try:
-        spans = list(iterate_spans(payload, count))
-    except CorruptBatch:
-        return
-    assert len(spans) == count
 
 
 @given(st.binary(max_size=200), st.integers(0, 100), st.data())

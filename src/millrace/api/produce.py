@@ -19,8 +19,8 @@ from millrace.errors import Error, KafkaError
 from millrace.net.connection import CloseConnection
 from millrace.replication.partition import Partition
 from millrace.storage.append_origin import AppendOrigin
+from millrace.storage.inspection import InvalidRecords
 from millrace.storage.log import Appended
-from millrace.storage.validation import InvalidRecords
 from millrace.wire.compression import Codec
 from millrace.wire.messages.produce import (
     BatchIndexAndErrorMessage,

@@ -16,9 +16,11 @@ from millrace.errors import Error, KafkaError
 from millrace.storage import retention, swap, timestamps
 from millrace.storage.active_file import ActiveFile
 from millrace.storage.append_origin import AppendOrigin
+from millrace.storage.append_rules import AppendRules
 from millrace.storage.file_slice import FileSlice
 from millrace.storage.flush import Flush, changed_directories, derived_files
 from millrace.storage.indexes import TimeIndex
+from millrace.storage.inspection import AcceptedBatch, inspect, recompress, stamp
 from millrace.storage.log_dir import doomed_path
 from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX, Snapshots
 from millrace.storage.producer_state import Producer
@@ -31,9 +33,9 @@ from millrace.storage.segment import (
 )
 from millrace.storage.timestamps import TimestampOffset
 from millrace.storage.transaction_index import AbortedTransaction, collect_aborted
-from millrace.storage.validation import AppendRules, check_header, look_into
+from millrace.storage.validation import BROKERS_OWN, check_header
 from millrace.wire.control_batch import EndMarker, build_end_marker
-from millrace.wire.records import MAGIC_POSITION, NO_PRODUCER_ID, NO_TIMESTAMP
+from millrace.wire.records import MAGIC_POSITION, NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader, payload_of
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +153,7 @@ class Log:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
-        self._rules = AppendRules(config, self.directory.name)
+        self._rules = AppendRules.of(config, self.directory.name)
         # The time index has the larger entries, and gets one more when the segment is sealed.
         self._max_index_entries = config.segment_index_bytes // TimeIndex.ENTRY.size - 1
         self._roll_jitter_ms = _pick_jitter(config)
@@ -203,10 +205,10 @@ class Log:
         self._check_writable()
         rules = self._rules
         now_ms = self._clock.now_ms()
-        header = check_header(records, rules, now_ms, origin)
+        header = check_header(records, rules, origin)
         batch: Bytes = records
-        if rules.looks_into_batches:
-            header, batch = look_into(records, header, rules, now_ms, origin)
+        if not rules.stores_as_sent or header.max_timestamp > now_ms + rules.after_max_ms:
+            header, batch = self._prepare(records, header, origin, now_ms)
         has_producer = header.producer_id != NO_PRODUCER_ID and origin is not AppendOrigin.MARKER
         if has_producer:
             repeated = self.producers.check(header, origin)
@@ -233,6 +235,19 @@ class Log:
             self._leader_epochs.assign(leader_epoch, base_offset)
         append_time = now_ms if rules.is_log_append_time else NO_TIMESTAMP
         return Appended(base_offset, last_offset, append_time, self.log_start_offset)
+
+    def _prepare(
+        self, records: memoryview, header: BatchHeader, origin: AppendOrigin, now_ms: int
+    ) -> AcceptedBatch:
+        """The batch in the form that the topic prescribes."""
+        rules = self._rules
+        batch = AcceptedBatch(header, records)
+        if origin not in BROKERS_OWN:
+            if rules.concern_records(header, now_ms):
+                batch = inspect(records, header, rules, now_ms)
+        elif origin is AppendOrigin.COORDINATOR and rules.codec not in (None, header.codec):
+            batch = recompress(payload_of(records, header), header, rules)
+        return stamp(batch, now_ms) if rules.is_log_append_time else batch
 
     def append_marker(
         self,

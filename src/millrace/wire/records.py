@@ -121,17 +121,6 @@ class Record(NamedTuple):
     headers: tuple[Header, ...] = ()
 
 
-class RecordSpan(NamedTuple):
-    """Where a record lies in a batch's uncompressed records, and what a cleaner needs of it."""
-
-    start: int
-    end: int
-    timestamp_delta: int
-    offset_delta: int
-    key: bytes | None
-    has_value: bool
-
-
 def advance_sequence(sequence: int, count: int) -> int:
     """The sequence number `count` records later."""
     return (sequence + count) & MAX_SEQUENCE
@@ -188,7 +177,11 @@ def payload_of(batch: Buffer, header: BatchHeader) -> bytes:
 def iterate_records(batch: Buffer, header: BatchHeader | None = None) -> Iterator[Record]:
     """Every record of one batch. Pass its header if it is read already."""
     header = header or read_header(batch)
-    payload = payload_of(batch, header)
+    return iterate_payload(payload_of(batch, header), header)
+
+
+def iterate_payload(payload: bytes, header: BatchHeader) -> Iterator[Record]:
+    """Every record of a batch whose records are unpacked already."""
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     last_offset_delta = header.last_offset_delta
     append_time = header.max_timestamp if header.is_log_append_time else None
@@ -217,35 +210,7 @@ def iterate_records(batch: Buffer, header: BatchHeader | None = None) -> Iterato
     except IndexError:
         raise CorruptBatch("The records end in the middle of a field") from None
     if position != limit:
-        raise _surplus(limit - position, header.record_count)
-
-
-def iterate_spans(payload: bytes, count: int) -> Iterator[RecordSpan]:
-    """Every record's place and key, without unpacking values and headers."""
-    position = 0
-    try:
-        for _ in range(count):
-            start = position
-            length, position = _varint(payload, position)
-            end = position + length
-            if length < 0 or end > len(payload):
-                raise CorruptBatch("A record runs past the end of its batch")
-            timestamp_delta, position = _varint(payload, position + 1)
-            offset_delta, position = _varint(payload, position)
-            key_length, position = _varint(payload, position)
-            key = None
-            if key_length >= 0:
-                key = payload[position : position + key_length]
-                position += key_length
-            value_length, position = _varint(payload, position)
-            if position > end or max(value_length, 0) > end - position:
-                raise CorruptBatch("A record's fields run past its end")
-            position = end
-            yield RecordSpan(start, end, timestamp_delta, offset_delta, key, value_length >= 0)
-    except IndexError:
-        raise CorruptBatch("The records end in the middle of a field") from None
-    if position != len(payload):
-        raise _surplus(len(payload) - position, count)
+        raise CorruptBatch(f"{limit - position} bytes follow the last of {header.record_count} records")
 
 
 def shift_timestamps(payload: bytes, count: int, shift_ms: int) -> bytes:
@@ -270,20 +235,14 @@ def shift_timestamps(payload: bytes, count: int, shift_ms: int) -> bytes:
     return b"".join(parts)
 
 
-def _surplus(size: int, count: int) -> CorruptBatch:
-    return CorruptBatch(f"{size} bytes follow the last of {count} records")
-
-
 def _headers(payload: bytes, position: int) -> tuple[tuple[Header, ...], int]:
     count, position = _varint(payload, position)
     headers = []
     for _ in range(count):
         name, position = _bytes_field(payload, position)
         content, position = _bytes_field(payload, position)
-        try:
-            headers.append(((name or b"").decode(), content))
-        except UnicodeDecodeError:
-            raise CorruptBatch("A record's header has a name that is not UTF-8") from None
+        # As clients in Java read names that are not UTF-8.
+        headers.append(((name or b"").decode(errors="replace"), content))
     return tuple(headers), position
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from millrace.errors import Error
 from millrace.wire.compression import Codec
 from millrace.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -36,6 +37,7 @@ from millrace.wire.records import (
     read_header,
 )
 
+from ... import crafted
 from .twins import Peer, Twins
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
@@ -206,6 +208,90 @@ def test_what_the_topic_prescribes(twins: Twins) -> None:
                             )
                         )
                     assert told[1] == told[0], (topic, codec, version)
+
+
+# Accepted, most of them: what a broker keeps must be the same.
+ODD_RECORDS = {
+    "header without content": crafted.record(
+        headers=crafted.varint(1) + crafted.field(b"name") + crafted.field(None)
+    ),
+    "header name that is not text": crafted.record(
+        headers=crafted.varint(1) + crafted.field(b"\xff") + crafted.field(b"")
+    ),
+    "attributes": crafted.field(b"\x55" + crafted.body()[1:]),
+    "value length -2": crafted.field(
+        b"\0\0\0" + crafted.field(b"key") + crafted.varint(-2) + crafted.varint(0)
+    ),
+    "key length -2": crafted.field(b"\0\0\0" + crafted.varint(-2) + crafted.field(b"value") + b"\0"),
+    "older than the batch says": crafted.record(timestamp_delta=-1000),
+    "from the future": crafted.record(timestamp_delta=10**12),
+}
+CRAFTED_RECORDS = {
+    **crafted.BROKEN_RECORDS,
+    **{name: crafted.record(headers=headers) for name, headers in crafted.BROKEN_HEADERS.items()},
+    **{
+        f"tombstone, {name}": crafted.record(value=None, headers=headers)
+        for name, headers in crafted.BROKEN_HEADERS.items()
+    },
+    "value past the end": crafted.BROKEN_VALUE,
+    **ODD_RECORDS,
+}
+# Kafka does not compare a compressed record's length with its fields.
+KAFKA_TAKES_COMPRESSED = ("length past the end", "negative length")
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("case", CRAFTED_RECORDS)
+def test_crafted_records_into_a_compacted_topic(twins: Twins, case: str, codec: Codec) -> None:
+    topic = f"crafted-{list(CRAFTED_RECORDS).index(case)}-{codec.name}"
+    twins.create_topic(topic, cleanup_policy="compact")
+    batch = crafted.batch([CRAFTED_RECORDS[case]], timestamp=T0, codec=codec)
+    if codec and case in KAFKA_TAKES_COMPRESSED:
+        assert error_of(twins.ours, topic, batch) is Error.INVALID_RECORD
+        return
+    agree_in_all(twins, Produced(topic, batch))
+    agree_on_bytes(twins, topic)
+
+
+CRAFTED_TIMES = {
+    "overflow": (crafted.LAST_TIMESTAMP, (5, 6), T0),
+    "underflow": (-(2**63), (-5, -6), T0),
+    "the least": (-(2**63), (0, 1), T0),
+    "before the epoch": (-5, (0, -7), -5),
+    "none": (-1, (0, 0), -1),
+    "claims to be old": (T0, (0, 5), 5),
+    "claims to be new": (T0, (0, 5), 2 * T0),
+    "claims the last timestamp": (T0, (5, 0), 2**63 - 1),
+    "claims none": (T0, (0, 5), -1),
+}
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("case", CRAFTED_TIMES)
+def test_crafted_timestamps_into_a_compacted_topic(twins: Twins, case: str, codec: Codec) -> None:
+    topic = f"times-{list(CRAFTED_TIMES).index(case)}-{codec.name}"
+    twins.create_topic(topic, cleanup_policy="compact")
+    base, deltas, claimed = CRAFTED_TIMES[case]
+    records = [crafted.record(number, timestamp_delta=delta) for number, delta in enumerate(deltas)]
+    batch = crafted.batch(records, count=2, timestamp=base, max_timestamp=claimed, codec=codec)
+    agree_in_all(twins, Produced(topic, batch))
+    agree_on_bytes(twins, topic)
+
+
+@pytest.mark.parametrize("offsets", crafted.WRONG_OFFSETS)
+def test_wrong_offsets_are_refused_where_kafka_fails_or_does_not_look(twins: Twins, offsets: str) -> None:
+    topic = f"offsets-{list(crafted.WRONG_OFFSETS).index(offsets)}"
+    twins.create_topic(topic, cleanup_policy="compact")
+    deltas = crafted.WRONG_OFFSETS[offsets]
+    for codec, theirs in ((Codec.NONE, Error.NONE), (Codec.ZSTD, Error.UNKNOWN_SERVER_ERROR)):
+        batch = crafted.batch(map(crafted.record, deltas), count=len(deltas), timestamp=T0, codec=codec)
+        assert error_of(twins.kafka, topic, batch) is theirs
+        assert error_of(twins.ours, topic, batch) is Error.INVALID_RECORD
+
+
+def error_of(peer: Peer, topic: str, batch: bytes) -> Error:
+    answer = peer.ask(Produced(topic, batch)(peer), 9)
+    return Error(answer.responses[0].partition_responses[0].error_code)
 
 
 def idempotent(sequence: int, producer_id: int, *, epoch: int = 0, count: int = 3) -> bytes:
