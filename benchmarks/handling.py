@@ -33,8 +33,8 @@ async def _measure() -> None:
         properties = {"log.dirs": directory, "listeners": "PLAINTEXT://127.0.0.1:0"}
         broker = Broker(BrokerConfig.from_properties(properties))
         await broker.start()
-        topic_id = broker.cluster.create_topic("bulk", PARTITIONS).topic_id
-        broker.cluster.create_topic("single", PARTITIONS)
+        topic_id = (await broker.node.metadata.create_topic("bulk", PARTITIONS)).topic_id
+        await broker.node.metadata.create_topic("single", PARTITIONS)
         connection: Any = None
         dispatch = broker._new_client(connection, "127.0.0.1", 0)
         bulk = [_produce("bulk", partition, BATCH_RECORDS) for partition in range(PARTITIONS)]

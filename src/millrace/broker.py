@@ -1,4 +1,4 @@
-"""The composition root: the only place that wires network, APIs, metadata and storage together."""
+"""The broker: a node with a network in front, its start, its stop and its errors at start."""
 
 from __future__ import annotations
 
@@ -12,34 +12,29 @@ import logging
 import resource
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from millrace.api import HANDLERS_BY_KEY, offered_versions
 from millrace.api.context import Context
 from millrace.api.dispatch import Dispatcher, Interceptor
-from millrace.api.fetch_sessions import FetchSessions
 from millrace.clock import Clock
-from millrace.cluster.local import LocalCluster
+from millrace.cluster.image import BrokerImage, Endpoint
 from millrace.config import BrokerConfig, ConfigError, Listener
 from millrace.disk import Disk
-from millrace.groups.coordinator import Groups
 from millrace.net.connection import Connection, Dispatch
 from millrace.net.server import Server
-from millrace.replication.partitions import Partitions
-from millrace.replication.upkeep import Upkeep
-from millrace.replication.waiting import Woken
-from millrace.storage.cleaner import Cleaner
+from millrace.node import Node, open_node
+from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.storage.directory_lock import LogDirInUse
 from millrace.storage.log_dir import LogDir
 from millrace.timers import LoopTimers
-from millrace.txn.producer_ids import ProducerIds
-from millrace.txn.transactions import Transactions
 
 logger = logging.getLogger(__name__)
 
-FETCH_SESSION_EVICTION_MS = 120_000
+# Clients that connect at once find every partition, unless a recovery takes longer than this.
+RECOVERY_PATIENCE_SECONDS = 1.0
 # Fsync, file deletion: work that waits for the disk, never for the CPU.
 DISK_THREADS = 2
 
@@ -49,30 +44,21 @@ class StartupError(Exception):
 
 
 class Broker:
-    """A whole broker on one event loop."""
+    """A whole broker on one event loop: a node, and the network in front of it."""
 
     def __init__(self, config: BrokerConfig, *, clock: Clock | None = None, disk: Disk | None = None) -> None:
         self.config = config
         self.interceptors: dict[int, Interceptor] = {}
         self.startup_ms = 0
+        self.node: Node
         self._clock = clock or Clock()
         self._disk = disk or Disk()
         self._threads = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
         self._listeners: list[Listener] = []
         self._warned_of: set[str] = set()
         self._loop: asyncio.AbstractEventLoop
-        self._server: Server
-        self.partitions: Partitions
-        self.cluster: LocalCluster
-        self._producer_ids: ProducerIds
-        self._fetch_sessions: FetchSessions
-        self._woken: Woken
-        self._upkeep: Upkeep
-        self._cleaner: Cleaner
         self._timers: LoopTimers
-        self._groups: Groups
-        self._transactions: Transactions
-        self._tasks: list[asyncio.Task[None]] = []
+        self._server: Server
 
     @property
     def listeners(self) -> list[tuple[str, int]]:
@@ -85,28 +71,42 @@ class Broker:
 
     @property
     def topics(self) -> int:
-        return len(self.cluster.topics)
+        return len(self.node.metadata.image.topics)
+
+    @property
+    def partitions(self) -> HostedPartitions:
+        return self.node.partitions
 
     # Starting and stopping
 
     async def start(self) -> None:
-        """Take the data directories and the ports, open every log, and serve."""
+        """Take the data directories and the ports, open the logs, and serve.
+
+        A long recovery is not waited for: partitions are served as their logs open.
+        """
         began = time.perf_counter()
         self._loop = asyncio.get_running_loop()
+        self._timers = LoopTimers(self._loop)
         log_dirs = self._take_log_dirs()
         try:
             self._server = self._bind()
-            self._open(log_dirs)
+            self.node = self._open(log_dirs)
         except BaseException:
             for log_dir in log_dirs:
                 log_dir.close()
             raise
-        self._upkeep.start()
-        self._cleaner.start()
-        self._coordinate()
+        await self.node.start(self._image())
+        self.node.run()
+        await asyncio.wait((asyncio.ensure_future(self.node.opened()),), timeout=RECOVERY_PATIENCE_SECONDS)
         self._server.start()
         self.startup_ms = round((time.perf_counter() - began) * 1000)
         logger.info("ready with %d topics in %d ms", self.topics, self.startup_ms)
+        if still_opening := self.node.reconciler.opening:
+            logger.warning("%d partitions are still being recovered; the others are served", still_opening)
+
+    async def opened(self) -> None:
+        """Wait until every log is open, or known to be unusable."""
+        await self.node.opened()
 
     def _take_log_dirs(self) -> list[LogDir]:
         taken: list[LogDir] = []
@@ -140,66 +140,33 @@ class Broker:
             )
         return server
 
-    def _open(self, log_dirs: list[LogDir]) -> None:
-        self.partitions = Partitions(
-            log_dirs,
-            clock=self._clock,
-            disk=self._disk,
-            run_later=self._run_in_thread,
-            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
-        )
+    def _open(self, log_dirs: list[LogDir]) -> Node:
         try:
-            self.cluster = LocalCluster(self.config, log_dirs[0], self.partitions)
-            self._producer_ids = ProducerIds(log_dirs[0], self._producer_ids_in_use())
+            return open_node(
+                self.config,
+                log_dirs,
+                clock=self._clock,
+                disk=self._disk,
+                timers=self._timers,
+                loop=self._loop,
+                run_in_thread=self._run_in_thread,
+            )
         except (OSError, ConfigError) as error:
             self._server.stop()
             if isinstance(error, OSError) and error.errno is not None:
                 raise StartupError(_data_dir_trouble(str(log_dirs[0].path), error)) from error
             raise StartupError(str(error)) from error
-        self._woken = Woken(self._loop)
-        self._fetch_sessions = FetchSessions(
-            self.config.max_incremental_fetch_session_cache_slots, FETCH_SESSION_EVICTION_MS, self._clock
-        )
-        self._timers = LoopTimers(self._loop)
-        self._groups = Groups(
-            topics=self.cluster,
-            partitions=self.partitions,
-            create_topic=self._create_internal_topic,
-            config=self.config,
-            clock=self._clock,
-            timers=self._timers,
-        )
-        self.cluster.on_deleted.append(self._groups.forget_topic)
-        self._transactions = Transactions(
-            topics=self.cluster.topics,
-            partitions=self.partitions,
-            producer_ids=self._producer_ids,
-            create_topic=self._create_internal_topic,
-            config=self.config,
-            clock=self._clock,
-            timers=self._timers,
-        )
-        self._upkeep = Upkeep(
-            self.partitions, self.config, clock=self._clock, run_in_thread=self._run_in_thread
-        )
-        self._cleaner = Cleaner(
-            lambda: (partition.log for partition in self.partitions),
-            self.config,
-            clock=self._clock,
-            disk=self._disk,
-            run_in_thread=self._run_in_thread,
-            remove_later=self._upkeep.remove_later,
-        )
 
-    def _coordinate(self) -> None:
-        """Bring back groups, offsets and transactions in the background, and keep them in order."""
-        for work in (
-            self._groups.runtime.load(),
-            self._transactions.runtime.load(),
-            self._groups.expire_forever(),
-        ):
-            self._tasks.append(self._loop.create_task(work))
-        self._transactions.start()
+    def _image(self) -> BrokerImage:
+        """This broker as the cluster knows it."""
+        return BrokerImage(
+            self.config.node_id,
+            {
+                listener.name: Endpoint(listener.advertised_host, listener.advertised_port)
+                for listener in self._listeners
+            },
+            self.config.broker_rack,
+        )
 
     async def stop(self) -> None:
         """Stop serving, flush and close every log, and leave the mark of a clean stop."""
@@ -216,20 +183,7 @@ class Broker:
     async def _stop_serving(self) -> None:
         self._server.stop()
         self._timers.cancel_all()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._cleaner.stop()
-        await self._upkeep.stop()
-
-    def _producer_ids_in_use(self) -> Iterator[int]:
-        for partition in self.partitions:
-            for producer in partition.log.active_producers():
-                yield producer.producer_id
-
-    def _create_internal_topic(self, name: str, partitions: int, configs: dict[str, str]) -> None:
-        if name not in self.cluster.topics:
-            self.cluster.create_topic(name, partitions, configs=configs)
+        await self.node.stop()
 
     def _run_in_thread(self, work: Callable[[], object]) -> asyncio.Future[object]:
         return self._loop.run_in_executor(self._threads, work)
@@ -239,15 +193,16 @@ class Broker:
     def _new_client(self, connection: Connection, host: str, listener_index: int) -> Dispatch:
         listener = self._listeners[listener_index]
         self._warn_if_misled(host, listener)
+        node = self.node
         ctx = Context(
             config=self.config,
-            cluster=self.cluster,
-            partitions=self.partitions,
-            producer_ids=self._producer_ids,
-            fetch_sessions=self._fetch_sessions,
-            woken=self._woken,
-            groups=self._groups,
-            transactions=self._transactions,
+            metadata=node.metadata,
+            partitions=node.partitions,
+            producer_ids=node.producer_ids,
+            fetch_sessions=node.fetch_sessions,
+            woken=node.woken,
+            groups=node.groups,
+            transactions=node.transactions,
             clock=self._clock,
             loop=self._loop,
             run_in_thread=self._run_in_thread,

@@ -1,6 +1,5 @@
 """Handlers on a real cluster and real logs, called directly."""
 
-import asyncio
 import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,20 +10,16 @@ import pytest
 from millrace.api import HANDLERS_BY_KEY, offered_versions
 from millrace.api.context import Context
 from millrace.api.dispatch import error_response
-from millrace.api.fetch_sessions import FetchSessions
-from millrace.clock import Clock
 from millrace.config import Listener
 from millrace.errors import KafkaError
-from millrace.groups.coordinator import Groups
-from millrace.replication.waiting import Woken
-from millrace.timers import LoopTimers
-from millrace.txn.producer_ids import ProducerIds
-from millrace.txn.transactions import Transactions
 
-from ..node import Node
+from ..node import Node, finish
 from .members import Talk
 
 Call = Callable[..., Any]
+
+TO_GROUP_COORDINATORS = {8, 9, 11, 12, 13, 14, 15, 28, 42, 47, 68, 69}
+TO_TRANSACTION_COORDINATORS = {22, 24, 25, 26, 65}
 
 SMALL_AND_QUICK = {
     "auto.create.topics.enable": "true",
@@ -35,47 +30,19 @@ SMALL_AND_QUICK = {
 
 
 def new_context(node: Node, properties: dict[str, str] | None = None) -> Context:
-    cluster = node.open(SMALL_AND_QUICK | (properties or {}))
-    clock = Clock()
-    loop = asyncio.new_event_loop()
-
-    def run_now(work: Callable[[], object]) -> asyncio.Future[object]:
-        done = loop.create_future()
-        done.set_result(work())
-        return done
-
-    def create_topic(name: str, partitions: int, configs: dict[str, str]) -> object:
-        return cluster.create_topic(name, partitions, configs=configs)
-
-    producer_ids = ProducerIds(cluster.partitions.log_dirs[0])
-    timers = LoopTimers(loop)
+    opened = node.open(SMALL_AND_QUICK | (properties or {})).node
     return Context(
-        config=cluster.config,
-        cluster=cluster,
-        partitions=cluster.partitions,
-        producer_ids=producer_ids,
-        fetch_sessions=FetchSessions(10, 1000, clock),
-        woken=Woken(loop),
-        groups=Groups(
-            topics=cluster,
-            partitions=cluster.partitions,
-            create_topic=create_topic,
-            config=cluster.config,
-            clock=clock,
-            timers=timers,
-        ),
-        transactions=Transactions(
-            topics=cluster.topics,
-            partitions=cluster.partitions,
-            producer_ids=producer_ids,
-            create_topic=create_topic,
-            config=cluster.config,
-            clock=clock,
-            timers=timers,
-        ),
-        clock=clock,
-        loop=loop,
-        run_in_thread=run_now,
+        config=opened.config,
+        metadata=opened.metadata,
+        partitions=opened.partitions,
+        producer_ids=opened.producer_ids,
+        fetch_sessions=opened.fetch_sessions,
+        woken=opened.woken,
+        groups=opened.groups,
+        transactions=opened.transactions,
+        clock=opened.clock,
+        loop=opened.loop,
+        run_in_thread=opened.run_in_thread,
         listener=Listener("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT", "broker.example", 19092),
         api_versions=offered_versions(),
     )
@@ -101,6 +68,11 @@ def call(ctx: Context) -> Call:
 
     def answer(request: Any, version: int | None = None) -> Any:
         handler = HANDLERS_BY_KEY[request.api_key]
+        # Clients find their coordinator first, which creates its topic.
+        if request.api_key in TO_GROUP_COORDINATORS:
+            finish(ctx.groups.runtime.ensure_topic())
+        if request.api_key in TO_TRANSACTION_COORDINATORS:
+            finish(ctx.transactions.runtime.ensure_topic())
         ctx.api_version = handler.highest if version is None else version
         try:
             response = handler.handle(ctx, request)

@@ -28,7 +28,7 @@ def test_the_partition_of_the_group_joins_the_transaction(call: Call, ctx: Conte
     found = ctx.transactions.find("id")
     assert found is not None
     assert found.partitions == {("__consumer_offsets", ctx.groups.runtime.partition_of("readers"))}
-    assert "__consumer_offsets" in ctx.cluster.topics
+    assert "__consumer_offsets" in ctx.image.topics
 
 
 @VERSIONS

@@ -11,6 +11,7 @@ from millrace.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
+from ..node import create_topic
 from .conftest import Call
 from .transactions import init_producer
 
@@ -22,8 +23,8 @@ Outcome = dict[tuple[str, int], Error]
 
 @pytest.fixture(autouse=True)
 def topics(ctx: Context) -> None:
-    ctx.cluster.create_topic("t", 2)
-    ctx.cluster.create_topic("u", 1)
+    create_topic(ctx, "t", 2)
+    create_topic(ctx, "u", 1)
 
 
 def topics_of(partitions: dict[str, list[int]]) -> list[AddPartitionsToTxnTopic]:

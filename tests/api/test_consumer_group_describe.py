@@ -12,12 +12,13 @@ from millrace.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 
+from ..node import create_topic, delete_topic
 from .conftest import Call
 from .test_consumer_group_heartbeat import join
 
 
 def test_a_group_with_its_members(call: Call, ctx: Context) -> None:
-    topic = ctx.cluster.create_topic("orders", 2)
+    topic = create_topic(ctx, "orders", 2)
     ctx.client_id, ctx.client_host = "reader", "127.0.0.1"
     call(join(instance_id="one", rack_id="rack", server_assignor="range", subscribed_topic_regex="or.*"))
     request = ConsumerGroupDescribeRequest(group_ids=["readers"], include_authorized_operations=True)
@@ -37,22 +38,22 @@ def test_a_group_with_its_members(call: Call, ctx: Context) -> None:
 
 
 def test_a_member_without_a_pattern_has_an_empty_one(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 1)
+    create_topic(ctx, "orders", 1)
     call(join())
     (group,) = call(ConsumerGroupDescribeRequest(group_ids=["readers"])).groups
     assert group.members[0].subscribed_topic_regex == ""
 
 
 def test_a_topic_that_is_gone_is_left_out(call: Call, ctx: Context) -> None:
-    topic = ctx.cluster.create_topic("orders", 2)
+    topic = create_topic(ctx, "orders", 2)
     call(join())
-    ctx.cluster.delete_topic(topic)
+    delete_topic(ctx, topic)
     (group,) = call(ConsumerGroupDescribeRequest(group_ids=["readers"])).groups
     assert group.members[0].assignment.topic_partitions == []
 
 
 def test_groups_that_are_not_there_or_of_another_kind(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 1)
+    create_topic(ctx, "orders", 1)
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     topics = [OffsetCommitRequestTopic(name="orders", partitions=[partition])]
     call(OffsetCommitRequest(group_id="offsets-only", topics=topics), 9)
@@ -68,7 +69,7 @@ def test_groups_that_are_not_there_or_of_another_kind(call: Call, ctx: Context) 
 
 
 def test_it_is_listed_by_its_type_and_unknown_to_describe_groups(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 1)
+    create_topic(ctx, "orders", 1)
     call(join())
     (listed,) = call(ListGroupsRequest(types_filter=["Consumer"], states_filter=["stable"])).groups
     assert (listed.group_id, listed.group_type, listed.protocol_type) == ("readers", "consumer", "consumer")

@@ -8,11 +8,12 @@ from millrace.wire.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 
+from ..node import create_topic
 from .conftest import Call
 
 
 def test_partitions_are_added(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 1)
+    create_topic(ctx, "orders", 1)
     asked = CreatePartitionsTopic(name="orders", count=3, assignments=None)
     (result,) = call(CreatePartitionsRequest(topics=[asked])).results
     assert (result.error_code, result.error_message) == (Error.NONE, None)
@@ -20,17 +21,17 @@ def test_partitions_are_added(call: Call, ctx: Context) -> None:
 
 
 def test_validating_adds_nothing(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 1)
+    create_topic(ctx, "orders", 1)
     asked = CreatePartitionsTopic(name="orders", count=3, assignments=None)
     (result,) = call(CreatePartitionsRequest(topics=[asked], validate_only=True)).results
     assert result.error_code == Error.NONE
-    assert ctx.cluster.topics["orders"].partitions == 1
+    assert ctx.image.topics["orders"].partitions == 1
 
 
 def test_refusals_say_why(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 3)
-    ctx.cluster.create_topic("unassigned", 1)
-    ctx.cluster.create_topic("twice", 1)
+    create_topic(ctx, "orders", 3)
+    create_topic(ctx, "unassigned", 1)
+    create_topic(ctx, "twice", 1)
     response = call(
         CreatePartitionsRequest(
             topics=[

@@ -26,7 +26,7 @@ def test_the_answer_tells_id_layout_and_configs(call: Call, ctx: Context) -> Non
     (result,) = call(CreateTopicsRequest(topics=[asked])).topics
     assert result.error_code == Error.NONE
     assert result.error_message is None
-    assert result.topic_id == ctx.cluster.topics["orders"].topic_id
+    assert result.topic_id == ctx.image.topics["orders"].topic_id
     assert (result.num_partitions, result.replication_factor) == (3, 1)
     configs = {config.name: (config.value, config.config_source) for config in result.configs}
     assert configs["retention.ms"] == ("1000", ConfigSource.DYNAMIC_TOPIC)
@@ -67,21 +67,21 @@ def test_one_refused_topic_does_not_hold_up_the_others(call: Call, ctx: Context)
     ]
     assert "only 1 broker(s) are registered" in response.topics[2].error_message
     assert all(refused.configs == [] for refused in response.topics[1:])
-    assert list(ctx.cluster.topics) == ["good"]
+    assert list(ctx.image.topics) == ["good"]
 
 
 def test_validating_creates_nothing(call: Call, ctx: Context) -> None:
     asked = CreatableTopic(name="orders", num_partitions=-1, replication_factor=-1)
     (result,) = call(CreateTopicsRequest(topics=[asked], validate_only=True)).topics
     assert (result.error_code, result.num_partitions, result.topic_id) == (Error.NONE, 1, ZERO_UUID)
-    assert not ctx.cluster.topics
+    assert not ctx.image.topics
 
 
 def test_a_name_given_twice_is_refused(call: Call, ctx: Context) -> None:
     asked = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
     (result,) = call(CreateTopicsRequest(topics=[asked, asked])).topics
     assert result.error_code == Error.INVALID_REQUEST
-    assert not ctx.cluster.topics
+    assert not ctx.image.topics
 
 
 @pytest.mark.parametrize(

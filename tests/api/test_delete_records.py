@@ -13,7 +13,7 @@ from millrace.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 
-from ..node import Node
+from ..node import Node, create_topic
 from ..records import batch
 from .conftest import Call
 
@@ -24,9 +24,9 @@ def before(offset: int, topic: str = "orders") -> DeleteRecordsRequest:
 
 
 def fill(ctx: Context, topic: str = "orders", **configs: str) -> None:
-    ctx.cluster.create_topic(topic, 1, configs={key.replace("_", "."): text for key, text in configs.items()})
+    create_topic(ctx, topic, 1, configs={key.replace("_", "."): text for key, text in configs.items()})
     for _ in range(10):
-        ctx.partitions.get(topic, 0).append(memoryview(batch(b"value")))
+        ctx.partitions.leader(topic, 0).append(memoryview(batch(b"value")))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_the_start_moves_to_the_offset(
     (topic,) = call(before(offset)).topics
     (partition,) = topic.partitions
     assert (partition.low_watermark, partition.error_code) == (low_watermark, error)
-    assert ctx.partitions.get("orders", 0).log.log_start_offset == max(low_watermark, 0)
+    assert ctx.partitions.leader("orders", 0).log.log_start_offset == max(low_watermark, 0)
 
 
 def test_the_start_never_moves_back(call: Call, ctx: Context) -> None:
@@ -60,17 +60,17 @@ def test_the_start_never_moves_back(call: Call, ctx: Context) -> None:
 def test_what_is_deleted_stays_deleted_after_a_kill(call: Call, ctx: Context, node: Node) -> None:
     fill(ctx)
     call(before(6))
-    assert node.reopen().partitions.get("orders", 0).log.log_start_offset == 6
+    assert node.reopen().partitions.leader("orders", 0).log.log_start_offset == 6
 
 
 def test_compacted_topics_are_protected_by_policy(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("compacted", 1, configs={"cleanup.policy": "compact"})
+    create_topic(ctx, "compacted", 1, configs={"cleanup.policy": "compact"})
     (partition,) = call(before(0, "compacted")).topics[0].partitions
     assert partition.error_code == Error.POLICY_VIOLATION
 
 
 def test_internal_and_unknown_topics_are_refused(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("__consumer_offsets", 1)
+    create_topic(ctx, "__consumer_offsets", 1)
     for topic, error in (
         ("__consumer_offsets", Error.INVALID_TOPIC_EXCEPTION),
         ("none", Error.UNKNOWN_TOPIC_OR_PARTITION),

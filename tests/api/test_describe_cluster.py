@@ -9,7 +9,7 @@ from .conftest import Call
 
 def test_the_broker_is_the_cluster(call: Call, ctx: Context) -> None:
     response = call(DescribeClusterRequest())
-    assert (response.cluster_id, response.controller_id) == (ctx.cluster.cluster_id, 1)
+    assert (response.cluster_id, response.controller_id) == (ctx.image.cluster_id, 1)
     (broker,) = response.brokers
     assert (broker.broker_id, broker.host, broker.port) == (1, "broker.example", 19092)
     assert not broker.is_fenced

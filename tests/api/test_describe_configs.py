@@ -11,7 +11,7 @@ from millrace.config import Kind
 from millrace.errors import Error
 from millrace.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
-from ..node import Node
+from ..node import Node, create_topic, finish
 from .conftest import Call, new_context
 
 
@@ -33,7 +33,7 @@ def synonyms(config: Any) -> list[tuple[int, str, str | None]]:
 
 
 def test_a_topics_configs_with_their_sources_and_synonyms(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 1, configs={"segment.bytes": "5000"})
+    create_topic(ctx, "orders", 1, configs={"segment.bytes": "5000"})
     found = configs(call(ask(ResourceType.TOPIC, "orders", include_synonyms=True)))
     assert len(found) == 33
     own, inherited = found["segment.bytes"], found["max.message.bytes"]
@@ -53,9 +53,9 @@ def test_every_layer_is_a_synonym_strongest_first(node: Node) -> None:
     from millrace.api import describe_configs
 
     ctx = new_context(node, {"log.retention.hours": "100"})
-    ctx.cluster.create_topic("orders", 1)
-    ctx.cluster.set_broker_configs("", {"log.retention.ms": "7000"})
-    ctx.cluster.set_broker_configs("1", {"log.retention.ms": "5000"})
+    create_topic(ctx, "orders", 1)
+    finish(ctx.metadata.set_broker_configs("", {"log.retention.ms": "7000"}))
+    finish(ctx.metadata.set_broker_configs("1", {"log.retention.ms": "5000"}))
     expected = [
         (ConfigSource.DYNAMIC_BROKER, "log.retention.ms", "5000"),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER, "log.retention.ms", "7000"),
@@ -87,7 +87,7 @@ def test_a_brokers_configs(call: Call, ctx: Context) -> None:
 
 def test_what_is_set_for_all_brokers(call: Call, ctx: Context) -> None:
     assert configs(call(ask(ResourceType.BROKER, ""))) == {}
-    ctx.cluster.set_broker_configs("", {"log.cleaner.threads": "2"})
+    finish(ctx.metadata.set_broker_configs("", {"log.cleaner.threads": "2"}))
     (config,) = configs(call(ask(ResourceType.BROKER, ""))).values()
     assert (config.name, config.value) == ("log.cleaner.threads", "2")
     assert config.config_source == ConfigSource.DYNAMIC_DEFAULT_BROKER
@@ -96,18 +96,18 @@ def test_what_is_set_for_all_brokers(call: Call, ctx: Context) -> None:
 def test_the_levels_of_loggers(call: Call) -> None:
     found = configs(call(ask(ResourceType.BROKER_LOGGER, "1")))
     assert "root" in found
-    assert found["millrace.cluster.local"].value in ("DEBUG", "INFO", "WARN", "ERROR")
+    assert found["millrace.cluster.file_store"].value in ("DEBUG", "INFO", "WARN", "ERROR")
 
 
 def test_single_keys_can_be_asked_for(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 1)
+    create_topic(ctx, "orders", 1)
     found = configs(call(ask(ResourceType.TOPIC, "orders", ["retention.ms", "nope"])))
     assert list(found) == ["retention.ms"]
     assert len(configs(call(ask(ResourceType.TOPIC, "orders", [])))) == 33
 
 
 def test_documentation_is_given_when_asked_for(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 1)
+    create_topic(ctx, "orders", 1)
     assert configs(call(ask(ResourceType.TOPIC, "orders")))["retention.ms"].documentation is None
     found = configs(call(ask(ResourceType.TOPIC, "orders", include_documentation=True)))
     assert all(config.documentation for config in found.values())

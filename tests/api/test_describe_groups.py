@@ -11,6 +11,7 @@ from millrace.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 
+from ..node import create_topic
 from .members import GROUP, Talk, join_request
 
 ALL = range(7)
@@ -56,7 +57,7 @@ def test_several_groups_are_described_at_once(talk: Talk, version: int) -> None:
 
 
 def test_offsets_without_members_are_an_empty_group(talk: Talk) -> None:
-    talk.ctx.cluster.create_topic("orders", 1)
+    create_topic(talk.ctx, "orders", 1)
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
     talk(OffsetCommitRequest(group_id="simple", topics=[topic]), 9)

@@ -6,14 +6,15 @@ from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
+from ..node import create_topic
 from ..records import batch
 from .conftest import Call
 
 
 def test_sizes_are_those_of_the_logs(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 2)
+    create_topic(ctx, "orders", 2)
     records = batch(b"a", b"b")
-    ctx.partitions.get("orders", 1).append(memoryview(records))
+    ctx.partitions.leader("orders", 1).append(memoryview(records))
     (directory,) = call(DescribeLogDirsRequest(topics=None)).results
     assert directory.log_dir == str(ctx.partitions.log_dirs[0].path.absolute())
     assert 0 < directory.usable_bytes <= directory.total_bytes
@@ -23,8 +24,8 @@ def test_sizes_are_those_of_the_logs(call: Call, ctx: Context) -> None:
 
 
 def test_single_partitions_can_be_asked_for(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 2)
-    ctx.cluster.create_topic("other", 1)
+    create_topic(ctx, "orders", 2)
+    create_topic(ctx, "other", 1)
     request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="orders", partitions=[1, 9])])
     (directory,) = call(request).results
     (topic,) = directory.topics

@@ -8,13 +8,14 @@ from millrace.storage.append_origin import AppendOrigin
 from millrace.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from millrace.wire.records import Record, build_batch
 
+from ..node import create_topic
 from ..transactional import transactional_batch
 from .conftest import Call
 
 
 def test_producers_are_described(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 1)
-    partition = ctx.partitions.get("orders", 0)
+    create_topic(ctx, "orders", 1)
+    partition = ctx.partitions.leader("orders", 0)
     now_ms = int(time.time() * 1000)
     idempotent = build_batch(
         [Record(number, now_ms, None, b"v") for number in range(3)],
@@ -45,7 +46,7 @@ def test_producers_are_described(call: Call, ctx: Context) -> None:
 
 
 def test_an_unknown_partition_is_an_error_of_its_own(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 1)
+    create_topic(ctx, "orders", 1)
     response = call(
         DescribeProducersRequest(topics=[TopicRequest("orders", [0, 1]), TopicRequest("none", [0])])
     )

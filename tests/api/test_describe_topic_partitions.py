@@ -13,6 +13,7 @@ from millrace.wire.messages.describe_topic_partitions import (
     TopicRequest,
 )
 
+from ..node import create_topic
 from .conftest import Call
 
 
@@ -35,7 +36,7 @@ def listed(page: Any) -> list[tuple[str, int]]:
 
 
 def test_a_topic_in_full(call: Call, ctx: Context) -> None:
-    topic = ctx.cluster.create_topic("orders", 1)
+    topic = create_topic(ctx, "orders", 1)
     (page,) = pages(call, 2000, ("orders",))
     (answer,) = page.topics
     assert (answer.name, answer.topic_id, answer.is_internal) == ("orders", topic.topic_id, False)
@@ -49,8 +50,8 @@ def test_a_topic_in_full(call: Call, ctx: Context) -> None:
 @given(limit=st.integers(1, 9))
 def test_pages_give_everything_once_and_in_order(call: Call, ctx: Context, limit: int) -> None:
     for name, partitions in (("b", 3), ("a", 2), ("c", 4)):
-        if name not in ctx.cluster.topics:
-            ctx.cluster.create_topic(name, partitions)
+        if name not in ctx.image.topics:
+            create_topic(ctx, name, partitions)
     found = pages(call, limit)
     assert all(len(listed(page)) <= limit for page in found)
     everything = [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), *(("c", index) for index in range(4))]
@@ -58,7 +59,7 @@ def test_pages_give_everything_once_and_in_order(call: Call, ctx: Context, limit
 
 
 def test_unknown_and_illegal_names_are_errors_in_their_place(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 1)
+    create_topic(ctx, "orders", 1)
     (page,) = pages(call, 2000, ("orders", "none", "a/b"))
     assert [(topic.name, topic.error_code) for topic in page.topics] == [
         ("a/b", Error.INVALID_TOPIC_EXCEPTION),
@@ -69,7 +70,7 @@ def test_unknown_and_illegal_names_are_errors_in_their_place(call: Call, ctx: Co
 
 def test_the_brokers_limit_counts_too(call: Call, ctx: Context) -> None:
     ctx.config.max_request_partition_size_limit = 2
-    ctx.cluster.create_topic("orders", 5)
+    create_topic(ctx, "orders", 5)
     assert [len(listed(page)) for page in pages(call, 2000)] == [2, 2, 1]
 
 

@@ -6,13 +6,14 @@ from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.wire.messages.describe_transactions import DescribeTransactionsRequest
 
+from ..node import create_topic
 from .conftest import Call
 from .transactions import TIMEOUT_MS, begin, init_producer
 
 
 @pytest.fixture(autouse=True)
 def topic(ctx: Context) -> None:
-    ctx.cluster.create_topic("t", 1)
+    create_topic(ctx, "t", 1)
 
 
 def test_an_open_transaction_is_described(call: Call, ctx: Context) -> None:

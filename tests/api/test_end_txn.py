@@ -7,6 +7,7 @@ from millrace.errors import Error
 from millrace.txn.transaction import ProducerIdentity, State
 from millrace.wire.messages.end_txn import EndTxnRequest
 
+from ..node import create_topic
 from .conftest import Call
 from .transactions import begin, init_producer
 
@@ -15,7 +16,7 @@ VERSIONS = pytest.mark.parametrize("version", range(6))
 
 @pytest.fixture(autouse=True)
 def topic(ctx: Context) -> None:
-    ctx.cluster.create_topic("t", 1)
+    create_topic(ctx, "t", 1)
 
 
 def end_of(producer: ProducerIdentity, *, committed: bool = True, name: str = "id") -> EndTxnRequest:

@@ -19,6 +19,7 @@ from millrace.wire.messages.fetch import (
 from millrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from millrace.wire.records import iterate_batches, iterate_records
 
+from ..node import create_topic, delete_topic
 from ..records import batch
 from .conftest import Call
 
@@ -48,11 +49,11 @@ def only(response: FetchResponse) -> PartitionData:
 
 @pytest.fixture(autouse=True)
 def orders(ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 3)
+    create_topic(ctx, "orders", 3)
 
 
 def put(ctx: Context, *content: bytes, index: int = 0) -> None:
-    ctx.partitions.get("orders", index).append(memoryview(batch(*content)))
+    ctx.partitions.leader("orders", index).append(memoryview(batch(*content)))
 
 
 @pytest.mark.parametrize("version", range(4, 13))
@@ -67,7 +68,7 @@ def test_records_come_from_the_offset_on(call: Call, ctx: Context, version: int)
 def test_from_version_13_topics_go_by_id(call: Call, ctx: Context) -> None:
     put(ctx, b"a")
     request = of((0, 0), topic="")
-    request.topics[0].topic_id = ctx.cluster.topics["orders"].topic_id
+    request.topics[0].topic_id = ctx.image.topics["orders"].topic_id
     assert values(only(call(request, 17))) == [b"a"]
     request.topics[0].topic_id = b"nobody has this."
     assert only(call(request, 17)).error_code == Error.UNKNOWN_TOPIC_ID
@@ -158,7 +159,7 @@ def test_an_append_answers_a_waiting_fetch(ctx: Context) -> None:
     put(ctx, b"news", index=1)
     (answer,) = waiting.turn()
     assert [values(data) for data in answer.responses[0].partitions] == [[], [b"news"]]
-    assert not ctx.partitions.get("orders", 0).parked
+    assert not ctx.partitions.leader("orders", 0).parked
 
 
 def test_a_producer_answers_one_waiting_fetch_before_it_is_answered_itself(ctx: Context) -> None:
@@ -188,12 +189,12 @@ def test_a_waiting_fetch_is_answered_empty_when_its_time_is_over(ctx: Context) -
     waiting.turn(0.1)
     (answer,) = waiting.answers
     assert values(only(answer)) == []
-    assert not ctx.partitions.get("orders", 0).parked
+    assert not ctx.partitions.leader("orders", 0).parked
 
 
 def test_deleting_the_topic_answers_a_waiting_fetch(ctx: Context) -> None:
     waiting = Waiting(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=1))
-    ctx.cluster.delete_topic(ctx.cluster.topics["orders"])
+    delete_topic(ctx, ctx.image.topics["orders"])
     (answer,) = waiting.turn()
     assert only(answer).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -201,14 +202,14 @@ def test_deleting_the_topic_answers_a_waiting_fetch(ctx: Context) -> None:
 def test_a_client_that_leaves_takes_its_waiting_fetch_along(ctx: Context) -> None:
     waiting = Waiting(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=1))
     waiting.deferred.cancel()
-    assert not ctx.partitions.get("orders", 0).parked
+    assert not ctx.partitions.leader("orders", 0).parked
     put(ctx, b"news")
     assert waiting.turn() == []
 
 
 def test_the_rest_of_a_sealed_segment_does_not_wait_for_more(call: Call, ctx: Context) -> None:
     put(ctx, b"old")
-    ctx.partitions.get("orders", 0).log.roll()
+    ctx.partitions.leader("orders", 0).log.roll()
     waiting = Waiting(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=10_000))
     waiting.deferred.cancel()
     put(ctx, b"new")
@@ -236,7 +237,7 @@ def test_few_records_are_copied_and_more_are_sent_from_the_file(call: Call, ctx:
 def test_a_segment_that_has_become_shorter_is_a_storage_error(call: Call, ctx: Context) -> None:
     put(ctx, b"there")
     put(ctx, b"gone")
-    segment = ctx.partitions.get("orders", 0).log.segments[0]
+    segment = ctx.partitions.leader("orders", 0).log.segments[0]
     os.truncate(segment.path(".log"), segment.size - 1)
     answer = only(call(of((0, 0)), 11))
     assert answer.error_code == Error.KAFKA_STORAGE_ERROR
@@ -244,8 +245,8 @@ def test_a_segment_that_has_become_shorter_is_a_storage_error(call: Call, ctx: C
 
 
 def test_topics_in_zstandard_need_a_version_that_knows_it(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("dense", 1, configs={"compression.type": "zstd"})
-    ctx.partitions.get("dense", 0).append(memoryview(batch(b"a")))
+    create_topic(ctx, "dense", 1, configs={"compression.type": "zstd"})
+    ctx.partitions.leader("dense", 0).append(memoryview(batch(b"a")))
     refused = only(call(of((0, 0), topic="dense"), 9))
     assert (refused.error_code, refused.records) == (Error.UNSUPPORTED_COMPRESSION_TYPE, b"")
     assert values(only(call(of((0, 0), topic="dense"), 10))) == [b"a"]

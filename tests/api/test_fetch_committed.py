@@ -25,6 +25,7 @@ from millrace.wire.messages.list_offsets import (
 )
 from millrace.wire.records import iterate_batches, iterate_records
 
+from ..node import create_topic
 from ..records import batch
 from ..transactional import transactional_batch
 from .conftest import Call
@@ -35,8 +36,8 @@ LATEST, MAX_TIMESTAMP = -1, -3
 
 @pytest.fixture
 def orders(ctx: Context) -> Partition:
-    ctx.cluster.create_topic("orders", 1)
-    return ctx.partitions.get("orders", 0)
+    create_topic(ctx, "orders", 1)
+    return ctx.partitions.leader("orders", 0)
 
 
 def send(partition: Partition, value: bytes, *, producer_id: int = 1, sequence: int = 0) -> None:

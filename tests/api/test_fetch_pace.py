@@ -14,6 +14,7 @@ from millrace.deferred import Deferred
 from millrace.testing import ManualClock
 from millrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
+from ..node import create_topic
 from ..records import batch
 from .conftest import Call
 
@@ -169,9 +170,9 @@ class Reader:
         self.clock = ctx.clock = ManualClock()
         self._call = call
         self._offset = 0
-        ctx.cluster.create_topic("orders", 1)
+        create_topic(ctx, "orders", 1)
         for _ in range(20):
-            ctx.partitions.get("orders", 0).append(memoryview(batch(bytes(100_000))))
+            ctx.partitions.leader("orders", 0).append(memoryview(batch(bytes(100_000))))
 
     def fetch(self, session_epoch: int = -1) -> FetchResponse | Deferred[FetchResponse]:
         asked = FetchPartition(partition=0, fetch_offset=self._offset, partition_max_bytes=1)

@@ -14,6 +14,7 @@ from millrace.wire.messages.fetch import (
     ForgottenTopic,
 )
 
+from ..node import create_topic
 from ..records import batch
 from .conftest import Call
 
@@ -40,11 +41,11 @@ def told(response: FetchResponse) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def orders(ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 3)
+    create_topic(ctx, "orders", 3)
 
 
 def put(ctx: Context, index: int) -> None:
-    ctx.partitions.get("orders", index).append(memoryview(batch(b"value")))
+    ctx.partitions.leader("orders", index).append(memoryview(batch(b"value")))
 
 
 def test_a_session_tells_everything_once_and_then_only_news(call: Call, ctx: Context) -> None:

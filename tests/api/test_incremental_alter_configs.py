@@ -14,6 +14,7 @@ from millrace.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
+from ..node import create_topic
 from .conftest import Call
 
 SET, DELETE, APPEND, SUBTRACT = Operation
@@ -65,9 +66,9 @@ def error_of(response: object) -> Error:
 def test_steps_on_a_topic(
     call: Call, ctx: Context, before: dict[str, str], steps: list[tuple[int, str, str]], after: dict[str, str]
 ) -> None:
-    topic = ctx.cluster.create_topic("orders", 1, configs=before)
+    create_topic(ctx, "orders", 1, configs=before)
     assert error_of(call(change(ResourceType.TOPIC, "orders", *steps))) == Error.NONE
-    assert topic.configs == after
+    assert ctx.image.topics["orders"].configs == after
 
 
 @pytest.mark.parametrize(
@@ -93,26 +94,26 @@ def test_steps_on_a_topic(
 def test_refused_steps_change_nothing(
     call: Call, ctx: Context, resource: tuple[int, str], step: tuple[int, str, str | None], error: Error
 ) -> None:
-    topic = ctx.cluster.create_topic("orders", 1)
+    create_topic(ctx, "orders", 1)
     response = call(change(*resource, step))
     assert error_of(response) == error
     assert response.responses[0].error_message
-    assert topic.configs == {}
+    assert ctx.image.topics["orders"].configs == {}
     assert ctx.config.dynamic == ctx.config.dynamic_defaults == {}
 
 
 def test_validating_changes_nothing(call: Call, ctx: Context) -> None:
-    topic = ctx.cluster.create_topic("orders", 1)
+    create_topic(ctx, "orders", 1)
     step = (SET, "retention.ms", "5")
     assert error_of(call(change(ResourceType.TOPIC, "orders", step, validate_only=True))) == Error.NONE
     step = (SET, "log.retention.ms", "5")
     assert error_of(call(change(ResourceType.BROKER, "", step, validate_only=True))) == Error.NONE
-    assert topic.configs == {}
+    assert ctx.image.topics["orders"].configs == {}
     assert ctx.config.log_config({}).retention_ms != 5
 
 
 def test_one_key_twice_or_one_resource_twice_is_refused(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 1)
+    create_topic(ctx, "orders", 1)
     step = (SET, "retention.ms", "5")
     assert error_of(call(change(ResourceType.TOPIC, "orders", step, step))) == Error.INVALID_REQUEST
     request = change(ResourceType.TOPIC, "orders", step)
@@ -121,18 +122,18 @@ def test_one_key_twice_or_one_resource_twice_is_refused(call: Call, ctx: Context
 
 
 def test_a_dynamic_broker_config_takes_effect_at_once(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 1)
+    create_topic(ctx, "orders", 1)
     call(
         change(ResourceType.BROKER, "1", (SET, "message.max.bytes", "500"), (SET, "log.cleaner.threads", "3"))
     )
-    assert ctx.partitions.get("orders", 0).log.config.max_message_bytes == 500
+    assert ctx.partitions.leader("orders", 0).log.config.max_message_bytes == 500
     assert ctx.config.log_cleaner_threads == 3
     call(change(ResourceType.BROKER, "1", (DELETE, "message.max.bytes", None)))
-    assert ctx.partitions.get("orders", 0).log.config.max_message_bytes == 1048588
+    assert ctx.partitions.leader("orders", 0).log.config.max_message_bytes == 1048588
 
 
 def test_a_loggers_level_is_set_and_deleted(call: Call) -> None:
-    logger = logging.getLogger("millrace.cluster.local")
+    logger = logging.getLogger("millrace.cluster.file_store")
     call(change(ResourceType.BROKER_LOGGER, "1", (SET, logger.name, "ERROR")))
     assert logger.level == logging.ERROR
     call(change(ResourceType.BROKER_LOGGER, "1", (DELETE, logger.name, None)))

@@ -10,6 +10,7 @@ from millrace.txn.transaction import ProducerIdentity
 from millrace.wire.messages.end_txn import EndTxnRequest
 from millrace.wire.messages.list_transactions import ListTransactionsRequest
 
+from ..node import create_topic
 from .conftest import Call
 from .transactions import begin, init_producer
 
@@ -19,7 +20,7 @@ VERSIONS = pytest.mark.parametrize("version", range(3))
 @pytest.fixture
 def producers(call: Call, ctx: Context) -> dict[str, ProducerIdentity]:
     """One id of each kind: empty, open and committed."""
-    ctx.cluster.create_topic("t", 1)
+    create_topic(ctx, "t", 1)
     producers = {name: init_producer(call, name) for name in ("empty", "open", "committed")}
     begin(call, producers["open"], "t", "open")
     begin(call, producers["committed"], "t", "committed")

@@ -3,11 +3,12 @@
 import pytest
 
 from millrace.api.context import Context
+from millrace.cluster.image import BrokerImage
 from millrace.errors import Error
 from millrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from millrace.wire.schema import ZERO_UUID
 
-from ..node import Node
+from ..node import ENDPOINTS, Node, create_topic, finish
 from .conftest import Call, new_context
 
 UNKNOWN_ID = bytes(range(16))
@@ -18,12 +19,12 @@ def names(response: object) -> list[str]:
 
 
 def test_clients_are_sent_to_the_advertised_address(call: Call, ctx: Context) -> None:
-    ctx.config.broker_rack = "r1"
+    finish(ctx.metadata.register(BrokerImage(1, ENDPOINTS, rack="r1")))
     response = call(MetadataRequest(topics=[]))
     (broker,) = response.brokers
     assert (broker.node_id, broker.host, broker.port, broker.rack) == (1, "broker.example", 19092, "r1")
     assert response.controller_id == 1
-    assert response.cluster_id == ctx.cluster.cluster_id
+    assert response.cluster_id == ctx.image.cluster_id
 
 
 @pytest.mark.parametrize(
@@ -33,13 +34,13 @@ def test_clients_are_sent_to_the_advertised_address(call: Call, ctx: Context) ->
 def test_all_topics_or_none(
     call: Call, ctx: Context, version: int, topics: list[MetadataRequestTopic] | None, expected: list[str]
 ) -> None:
-    ctx.cluster.create_topic("a", 1)
-    ctx.cluster.create_topic("b", 1)
+    create_topic(ctx, "a", 1)
+    create_topic(ctx, "b", 1)
     assert names(call(MetadataRequest(topics=topics), version)) == expected
 
 
 def test_partitions_are_led_by_this_broker(call: Call, ctx: Context) -> None:
-    topic = ctx.cluster.create_topic("orders", 2)
+    topic = create_topic(ctx, "orders", 2)
     (answer,) = call(MetadataRequest(topics=[MetadataRequestTopic(name="orders")])).topics
     assert answer.topic_id == topic.topic_id
     assert not answer.is_internal
@@ -53,7 +54,7 @@ def test_partitions_are_led_by_this_broker(call: Call, ctx: Context) -> None:
 
 @pytest.mark.parametrize("no_name", [None, ""])
 def test_topics_by_id(call: Call, ctx: Context, no_name: str | None) -> None:
-    topic = ctx.cluster.create_topic("orders", 1)
+    topic = create_topic(ctx, "orders", 1)
     response = call(
         MetadataRequest(
             topics=[
@@ -70,7 +71,7 @@ def test_topics_by_id(call: Call, ctx: Context, no_name: str | None) -> None:
 def test_an_asked_for_topic_is_created_and_usable_in_the_same_answer(call: Call, ctx: Context) -> None:
     (answer,) = call(MetadataRequest(topics=[MetadataRequestTopic(name="fresh")])).topics
     assert answer.error_code == Error.NONE
-    assert answer.topic_id == ctx.cluster.topics["fresh"].topic_id
+    assert answer.topic_id == ctx.image.topics["fresh"].topic_id
     assert answer.partitions[0].leader_id == 1
 
 
@@ -83,7 +84,7 @@ def test_auto_creation_can_be_declined_by_the_client(call: Call, ctx: Context) -
     assert fresh.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
     assert illegal.error_code == Error.INVALID_TOPIC_EXCEPTION
     assert fresh.topic_id == ZERO_UUID
-    assert not ctx.cluster.topics
+    assert not ctx.image.topics
 
 
 def test_auto_creation_can_be_switched_off(node: Node) -> None:
@@ -91,13 +92,14 @@ def test_auto_creation_can_be_switched_off(node: Node) -> None:
 
     ctx = new_context(node, {"auto.create.topics.enable": "false"})
     ctx.api_version = 4
-    (answer,) = metadata.handle(ctx, MetadataRequest(topics=[MetadataRequestTopic(name="fresh")])).topics
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="fresh")])
+    (answer,) = ctx.loop.run_until_complete(metadata.handle(ctx, request)).topics
     assert answer.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
     ctx.loop.close()
 
 
 def test_a_topic_asked_for_twice_is_answered_once(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 1)
+    create_topic(ctx, "orders", 1)
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="orders")]
     )
@@ -105,7 +107,7 @@ def test_a_topic_asked_for_twice_is_answered_once(call: Call, ctx: Context) -> N
 
 
 def test_authorized_operations_are_told_only_when_asked_for(call: Call, ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 1)
+    create_topic(ctx, "orders", 1)
     response = call(MetadataRequest(topics=None), 8)
     assert response.cluster_authorized_operations == -(1 << 31)
     assert response.topics[0].topic_authorized_operations == -(1 << 31)

@@ -10,6 +10,7 @@ from millrace.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
+from ..node import create_topic
 from ..records import batch
 from .conftest import Call
 
@@ -30,9 +31,9 @@ def test_the_end_of_an_epoch(
     call: Call, ctx: Context, topic: str, epochs: tuple[int, int], expected: tuple[Error, int, int]
 ) -> None:
     current, asked = epochs
-    ctx.cluster.create_topic("orders", 1)
-    ctx.cluster.create_topic("empty", 1)
-    ctx.partitions.get("orders", 0).append(memoryview(batch(b"a", b"b", b"c")))
+    create_topic(ctx, "orders", 1)
+    create_topic(ctx, "empty", 1)
+    ctx.partitions.leader("orders", 0).append(memoryview(batch(b"a", b"b", b"c")))
     partition = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=asked)
     response = call(
         OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=topic, partitions=[partition])])

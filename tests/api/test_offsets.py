@@ -26,7 +26,7 @@ from millrace.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 
-from ..node import Node
+from ..node import Node, create_topic
 from .conftest import Call, new_context
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -58,7 +58,7 @@ def committed(call: Call, version: int = 7) -> int:
 
 @pytest.fixture(autouse=True)
 def orders(ctx: Context) -> None:
-    ctx.cluster.create_topic("orders", 2)
+    create_topic(ctx, "orders", 2)
 
 
 @pytest.mark.parametrize("version", range(2, 10))
@@ -70,7 +70,7 @@ def test_what_is_committed_is_fetched(call: Call, version: int) -> None:
 
 
 def test_from_version_10_topics_go_by_id(call: Call, ctx: Context) -> None:
-    topic_id = ctx.cluster.topics["orders"].topic_id
+    topic_id = ctx.image.topics["orders"].topic_id
     request = commit(42)
     request.topics[0].topic_id = topic_id
     assert error_of(call(request, 10)) == Error.NONE
@@ -201,7 +201,7 @@ def test_this_broker_coordinates_every_group(call: Call, ctx: Context, version: 
     for coordinator in found:
         assert (coordinator.node_id, coordinator.host, coordinator.port) == (1, "broker.example", 19092)
         assert coordinator.error_code == Error.NONE
-    assert "__consumer_offsets" in ctx.cluster.topics
+    assert "__consumer_offsets" in ctx.image.topics
 
 
 def test_an_unknown_kind_of_coordinator_is_refused(call: Call) -> None:

@@ -16,6 +16,7 @@ from millrace.wire.messages.produce import (
     TopicProduceData,
 )
 
+from ..node import create_topic
 from ..records import batch
 from ..transactional import read_committed, transactional_batch
 from .conftest import Call
@@ -26,8 +27,8 @@ OLD, KNOWS_ABORTABLE, JOINS = 10, 11, 12
 
 @pytest.fixture
 def orders(ctx: Context) -> Partition:
-    ctx.cluster.create_topic("orders", 1)
-    return ctx.partitions.get("orders", 0)
+    create_topic(ctx, "orders", 1)
+    return ctx.partitions.leader("orders", 0)
 
 
 class Sender:

@@ -13,6 +13,7 @@ from millrace.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 
+from ..node import create_topic
 from .conftest import Call
 from .transactions import init_producer
 
@@ -22,7 +23,7 @@ JOINS_FROM = 5
 
 @pytest.fixture(autouse=True)
 def topic(ctx: Context) -> None:
-    ctx.cluster.create_topic("t", 2)
+    create_topic(ctx, "t", 2)
 
 
 def commit(

@@ -15,14 +15,15 @@ from millrace.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
+from ..node import create_topic
 from ..transactional import read_committed, transactional_batch
 from .conftest import Call
 
 
 @pytest.fixture(autouse=True)
 def orders(ctx: Context) -> list[Partition]:
-    ctx.cluster.create_topic("orders", 2)
-    partitions = [ctx.partitions.get("orders", index) for index in (0, 1)]
+    create_topic(ctx, "orders", 2)
+    partitions = [ctx.partitions.leader("orders", index) for index in (0, 1)]
     for partition in partitions:
         records = transactional_batch([b"a"], int(time.time() * 1000), producer_id=7, epoch=2)
         partition.append(records, AppendOrigin.TRANSACTION)

@@ -11,7 +11,7 @@ def test_a_topic_is_created_listed_described_and_deleted(run: Run, broker: Broke
         run("topics", "--create", "--topic", topic, "--partitions", 3).stdout == f"Created topic {topic}.\n"
     )
     assert topic in run("topics", "--list").stdout.split()
-    topic_id = uuid_to_text(broker.broker.cluster.topics[topic].topic_id)
+    topic_id = uuid_to_text(broker.broker.node.metadata.image.topics[topic].topic_id)
     assert run("topics", "--describe", "--topic", topic).stdout.splitlines() == [
         f"Topic: {topic}\tTopicId: {topic_id}\tPartitionCount: 3\tReplicationFactor: 1\tConfigs: ",
         *(
@@ -72,7 +72,7 @@ def test_topics_are_picked_by_pattern_and_by_id(run: Run, broker: Broker, topic:
         f"{topic}-two",
     ]
     assert run("topics", "--list", "--topic", f"{topic}-o").stdout == ""
-    topic_id = uuid_to_text(broker.broker.cluster.topics[f"{topic}-one"].topic_id)
+    topic_id = uuid_to_text(broker.broker.node.metadata.image.topics[f"{topic}-one"].topic_id)
     assert f"Topic: {topic}-one\t" in run("topics", "--describe", "--topic-id", topic_id).stdout
     assert "does not exist" in run("topics", "--describe", "--topic-id", "A" * 21 + "Q", fails=True).stderr
 

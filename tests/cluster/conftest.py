@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.cluster.local import LocalCluster
-
-from ..node import Node
+from ..node import Node, OpenNode
 
 
 @pytest.fixture
@@ -18,5 +16,5 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 @pytest.fixture
-def cluster(node: Node) -> LocalCluster:
+def cluster(node: Node) -> OpenNode:
     return node.open()

@@ -51,7 +51,7 @@ def partition(tmp_path_factory: pytest.TempPathFactory) -> Partition:
     directory: Path = tmp_path_factory.mktemp("node")
     cluster = Node(directory).open()
     cluster.create_topic(TOPIC, 1)
-    return cluster.partitions.get(TOPIC, 0)
+    return cluster.partitions.leader(TOPIC, 0)
 
 
 def offset(group: str, index: int, committed: int | None) -> StateRecord:

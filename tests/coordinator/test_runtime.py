@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from millrace.clock import Clock
-from millrace.cluster.local import LocalCluster
 from millrace.coordinator.records import Origin, StateRecord
 from millrace.coordinator.runtime import Runtime, java_hash, positive_hash
 from millrace.disk import OpenFile
@@ -18,7 +17,7 @@ from millrace.testing.disk import FaultyDisk
 from millrace.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
 from millrace.wire.records import Record, build_batch
 
-from ..node import Node
+from ..node import Node, OpenNode, finish
 
 TOPIC = "__consumer_offsets"
 SCHEMAS = {OffsetCommitKey.record_type: (OffsetCommitKey, OffsetCommitValue)}
@@ -49,14 +48,23 @@ class Counts:
         self.is_loaded = True
 
 
-def runtime_of(cluster: LocalCluster, create_topic: Callable[[], object] | None = None) -> Runtime[Counts]:
+def runtime_of(cluster: OpenNode) -> Runtime[Counts]:
+    """A runtime of its own over the topic, elected for what the broker leads of it."""
+    runtime = new_runtime(cluster)
+    finish(runtime.ensure_topic())
+    for partition in cluster.partitions.of_topic(TOPIC):
+        runtime.elected(partition.index, partition.leader_epoch)
+    return runtime
+
+
+def new_runtime(cluster: OpenNode) -> Runtime[Counts]:
     return Runtime(
         TOPIC,
         SCHEMAS,
         lambda index: Counts(),
-        topics=cluster.topics,
+        partition_count=cluster.partition_count,
         partitions=cluster.partitions,
-        create_topic=create_topic or (lambda: cluster.create_topic(TOPIC, 4)),
+        create_topic=lambda: cluster.node.metadata.create_topic(TOPIC, 4),
         clock=Clock(),
     )
 
@@ -85,12 +93,28 @@ def test_the_absolute_value_of_the_smallest_int_is_zero() -> None:
     assert positive_hash("my-group") == 1906497762
 
 
-def test_the_topic_comes_with_its_first_use(node: Node) -> None:
+def test_a_coordinator_is_not_available_before_its_topic_exists(node: Node) -> None:
     cluster = node.open()
-    runtime = runtime_of(cluster)
+    runtime = new_runtime(cluster)
+    with pytest.raises(KafkaError) as missing:
+        runtime.shard_of("g")
+    assert missing.value.error is Error.COORDINATOR_NOT_AVAILABLE
     assert TOPIC not in cluster.topics
-    assert runtime.shard_of("g").is_loaded
+    assert runtime_of(cluster).shard_of("g").is_loaded
     assert cluster.topics[TOPIC].partitions == 4
+
+
+def test_a_resigned_partition_is_no_longer_coordinated_and_loads_again_when_elected(node: Node) -> None:
+    runtime = runtime_of(node.open())
+    runtime.write("g", lambda shard: ([commit("a", 5)], None))
+    index = runtime.partition_of("g")
+    runtime.resigned(index)
+    with pytest.raises(KafkaError) as resigned:
+        runtime.shard_of("g")
+    assert resigned.value.error is Error.NOT_COORDINATOR
+    assert runtime.elected(index, 1)
+    asyncio.run(runtime.load())
+    assert runtime.shard_of("g").offsets == {"a": 5}
 
 
 def test_a_decision_is_replayed_and_survives_a_kill(node: Node) -> None:
@@ -118,7 +142,7 @@ def test_the_spread_of_keys_is_that_of_the_topic_not_of_the_config(node: Node) -
 
 def test_a_topic_that_a_client_created_first_decides_the_spread_of_keys(node: Node) -> None:
     cluster = node.open()
-    runtime = runtime_of(cluster, create_topic=lambda: None)
+    runtime = new_runtime(cluster)
     cluster.create_topic(TOPIC, 7)
     assert {runtime.partition_of(str(number)) for number in range(200)} == set(range(7))
 
@@ -256,7 +280,7 @@ def test_records_that_are_not_understood_are_passed_over(node: Node) -> None:
     cluster = node.open()
     runtime = runtime_of(cluster)
     runtime.write("g", lambda shard: ([commit("a", 5)], None))
-    partition = cluster.partitions.get(TOPIC, runtime.partition_of("g"))
+    partition = cluster.partitions.leader(TOPIC, runtime.partition_of("g"))
     strange = [
         Record(0, 0, b"\x03\xe7from the future", b"?"),
         Record(1, 0, b"\x00\x01torn", b"\x00"),
@@ -273,7 +297,7 @@ def test_ends_of_transactions_reach_the_shard(node: Node) -> None:
     cluster = node.open()
     runtime = runtime_of(cluster)
     shard = runtime.shard_of("g")
-    watching = cluster.partitions.get(TOPIC, runtime.partition_of("g")).on_marker
+    watching = cluster.partitions.leader(TOPIC, runtime.partition_of("g")).on_marker
     assert watching is not None
     watching(9, 1, True)
     assert shard.ended == [(9, 1, True)]

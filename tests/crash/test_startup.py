@@ -117,4 +117,4 @@ def test_damaged_metadata_is_named_with_its_remedy(content: bytes, tmp_path: Pat
     with pytest.raises(StartupError) as refusal:
         Broker(data_dir=tmp_path).start()
     assert str(file) in str(refusal.value)
-    assert "mend or remove" in str(refusal.value)
+    assert "repair or remove" in str(refusal.value)

@@ -2,6 +2,7 @@
 
 from millrace.testing import Broker
 from millrace.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from millrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from millrace.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from millrace.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -22,6 +23,7 @@ def test_a_protocol_offered_twice_is_one_protocol() -> None:
         protocols=twice,
     )
     with Broker({"group.initial.rebalance.delay.ms": "0"}) as broker, RawClient(broker.bootstrap) as client:
+        client.ask(FindCoordinatorRequest(key="group"), 3)
         answer = client.ask(request, 3)
         assert (answer.error_code, answer.protocol_name) == (0, "range")
 
@@ -33,5 +35,6 @@ def test_offsets_may_be_kept_for_ever_in_the_old_way() -> None:
     created = CreatableTopic(name="topic", num_partitions=1, replication_factor=1)
     with Broker() as broker, RawClient(broker.bootstrap) as client:
         client.ask(CreateTopicsRequest(topics=[created]), 5)
+        client.ask(FindCoordinatorRequest(key="group"), 3)
         answer = client.ask(request, 3)
         assert [partition.error_code for partition in answer.topics[0].partitions] == [0]

@@ -3,7 +3,6 @@
 import uuid
 from typing import Any
 
-from millrace.cluster.local import LocalCluster
 from millrace.errors import KafkaError
 from millrace.groups.assignors.spec import Partition
 from millrace.groups.classic_member import Client
@@ -14,6 +13,7 @@ from millrace.wire.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 
+from ..node import OpenNode
 from .members import GROUP, REBALANCE_MS, Coordinator
 
 SESSION_MS = 45_000
@@ -27,10 +27,8 @@ def group_of(coordinator: Coordinator) -> ConsumerGroup:
     return group
 
 
-def cluster_of(coordinator: Coordinator) -> LocalCluster:
-    cluster = coordinator.groups.topics
-    assert isinstance(cluster, LocalCluster)
-    return cluster
+def cluster_of(coordinator: Coordinator) -> OpenNode:
+    return coordinator.cluster
 
 
 def topic_id(coordinator: Coordinator, name: str = "orders") -> bytes:

@@ -10,7 +10,6 @@ from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic import ClassicGroup
 from millrace.groups.classic_member import Client
-from millrace.groups.coordinator import Groups
 from millrace.testing import ManualClock
 from millrace.testing.disk import FaultyDisk
 from millrace.testing.timers import ManualTimers
@@ -22,7 +21,7 @@ from millrace.wire.messages.leave_group import MemberIdentity
 from millrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from millrace.wire.messages.sync_group import SyncGroupRequestAssignment as Assignment
 
-from ..node import Node
+from ..node import Node, finish
 
 GROUP = "readers"
 INITIAL_DELAY_MS = 3_000
@@ -40,22 +39,17 @@ class Coordinator:
 
     def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
         self.disk = FaultyDisk()
-        self._node = Node(directory, disk=self.disk)
-        self._properties = {"offsets.topic.num.partitions": "2", **(properties or {})}
         self.clock = ManualClock()
+        self.timers = ManualTimers(self.clock)
+        self._node = Node(directory, disk=self.disk, clock=self.clock, timers=self.timers)
+        self._properties = {"offsets.topic.num.partitions": "2", **(properties or {})}
         self._open()
 
     def _open(self) -> None:
-        cluster = self._node.open(self._properties)
-        self.timers = ManualTimers(self.clock)
-        self.groups = Groups(
-            topics=cluster,
-            partitions=cluster.partitions,
-            create_topic=lambda name, count, configs: cluster.create_topic(name, count, configs=configs),
-            config=cluster.config,
-            clock=self.clock,
-            timers=self.timers,
-        )
+        self.timers.cancel_all()
+        self.cluster = self._node.open(self._properties)
+        self.groups = self.cluster.node.groups
+        finish(self.groups.runtime.ensure_topic())
 
     @property
     def group(self) -> ClassicGroup:

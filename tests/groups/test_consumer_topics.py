@@ -15,7 +15,7 @@ def orders(coordinator: Coordinator) -> None:
 
 
 def topics_of(coordinator: Coordinator, member: Consumer) -> set[str]:
-    return {cluster_of(coordinator).by_id[topic].name for topic, _ in member.owned}
+    return {cluster_of(coordinator).image.by_id[topic].name for topic, _ in member.owned}
 
 
 def test_new_partitions_are_assigned(coordinator: Coordinator) -> None:

@@ -22,7 +22,7 @@ def partition(tmp_path: Path) -> Iterator[Partition]:
     node = Node(tmp_path / "data")
     cluster = node.open()
     cluster.create_topic("orders", 1)
-    yield cluster.partitions.get("orders", 0)
+    yield cluster.partitions.leader("orders", 0)
     node.kill()
 
 
@@ -128,10 +128,10 @@ def test_the_leader_epoch_never_falls_behind_the_log(tmp_path: Path) -> None:
     node = Node(tmp_path / "elsewhere")
     cluster = node.open()
     cluster.create_topic("orders", 1)
-    partition = cluster.partitions.get("orders", 0)
+    partition = cluster.partitions.leader("orders", 0)
     assert partition.leader_epoch == 0
     partition.log.append(memoryview(batch(b"from a cluster with many elections")), leader_epoch=7)
-    partition = node.reopen().partitions.get("orders", 0)
+    partition = node.reopen().partitions.leader("orders", 0)
     assert partition.leader_epoch == 7
     partition.append(memoryview(batch(b"ours")))
     assert partition.log.epoch_end_offset(7) == (7, 2)

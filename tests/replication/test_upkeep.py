@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 
 from millrace.clock import Clock
-from millrace.cluster.local import LocalCluster
 from millrace.errors import KafkaError
 from millrace.replication.partition import Partition
 from millrace.replication.upkeep import WRITTEN_BACK_SECONDS, Upkeep
-from millrace.storage.cleaner_checkpoint import write_clean_offsets
 from millrace.testing import FaultyDisk, ManualClock
 
-from ..node import Node
+from ..node import Node, OpenNode
 from ..records import batch
 
 FLUSH_MS = 1000
@@ -28,16 +26,8 @@ class Machine:
         self.disk = FaultyDisk()
         self.clock = ManualClock(Clock().now_ms())
         self.node = Node(directory, disk=self.disk, clock=self.clock)
+        self.cluster: OpenNode = self.node.open()
         self.in_thread: Callable[[], None] = lambda: None
-        self._open()
-
-    def restart(self) -> None:
-        """As after kill -9."""
-        self.node.kill()
-        self._open()
-
-    def _open(self) -> None:
-        self.cluster: LocalCluster = self.node.open()
         self.upkeep = Upkeep(
             self.cluster.partitions, self.cluster.config, clock=self.clock, run_in_thread=self._run
         )
@@ -54,7 +44,7 @@ class Machine:
     def dirty(self, topic: str) -> Partition:
         if topic not in self.cluster.topics:
             self.cluster.create_topic(topic, 1)
-        partition = self.cluster.partitions.get(topic, 0)
+        partition = self.cluster.partitions.leader(topic, 0)
         partition.append(memoryview(batch(b"v" * 5000)))
         return partition
 
@@ -160,59 +150,3 @@ async def test_a_deleted_active_segment_is_noticed_before_it_is_due_for_a_flush(
     await machine.upkeep.flush_due()
     assert other.log.unflushed_messages == 0
     assert "cannot flush" not in caplog.text
-
-
-def fill_segments(machine: Machine) -> list[Path]:
-    """Three sealed segments and an active one, a record in each."""
-    machine.cluster.create_topic("orders", 1, configs={"segment.bytes": "6000"})
-    for _ in range(4):
-        machine.dirty("orders")
-    return sorted(machine.cluster.partitions.get("orders", 0).log.directory.glob("*.log"))
-
-
-async def report_after_restart(machine: Machine) -> None:
-    machine.restart()
-    await machine.upkeep.report_holes()
-
-
-async def test_a_deleted_sealed_segment_is_reported(
-    machine: Machine, caplog: pytest.LogCaptureFixture
-) -> None:
-    _, second, *_ = fill_segments(machine)
-    second.unlink()
-    await report_after_restart(machine)
-    assert f"{second.parent}: offsets 1 to 1 are missing" in caplog.text
-
-
-async def test_retention_and_deleted_records_are_no_losses(
-    machine: Machine, caplog: pytest.LogCaptureFixture
-) -> None:
-    fill_segments(machine)
-    log = machine.cluster.partitions.get("orders", 0).log
-    log.delete_records_before(2)
-    for path in log.apply_retention():
-        path.unlink()
-    assert len(log.segments) == 2
-    await report_after_restart(machine)
-    assert "missing" not in caplog.text
-
-
-async def test_gaps_that_compaction_may_have_left_are_no_losses(
-    machine: Machine, caplog: pytest.LogCaptureFixture
-) -> None:
-    _, second, *_ = fill_segments(machine)
-    second.unlink()
-    topic = machine.cluster.topics["orders"]
-    machine.cluster.set_topic_configs(topic, topic.configs | {"cleanup.policy": "compact"})
-    await report_after_restart(machine)
-    assert "missing" not in caplog.text
-
-
-async def test_gaps_of_a_topic_that_was_compacted_once_are_no_losses(
-    machine: Machine, caplog: pytest.LogCaptureFixture
-) -> None:
-    _, second, *_ = fill_segments(machine)
-    second.unlink()
-    write_clean_offsets(second.parent.parent, {("orders", 0): 3}, machine.disk)
-    await report_after_restart(machine)
-    assert "missing" not in caplog.text

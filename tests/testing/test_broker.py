@@ -129,7 +129,7 @@ def test_time_passes_when_the_test_says_so() -> None:
     soon = {"log.initial.task.delay.ms": "0", "log.retention.check.interval.ms": "20"}
     with Broker(soon, clock=clock) as broker:
         produce(broker, b"coffee", b"tea")
-        partition = broker.broker.partitions.get("orders", 0)
+        partition = broker.broker.partitions.leader("orders", 0)
         assert partition.log.log_start_offset == 0
         clock.advance(8 * day_ms)
         deadline = time.monotonic() + SECONDS

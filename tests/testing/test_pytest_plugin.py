@@ -19,7 +19,7 @@ def test_a_fresh_broker(millrace_broker):
     seen.append(millrace_broker)
 
 def test_another_fresh_broker(millrace_broker):
-    assert "orders" not in millrace_broker.broker.cluster.topics
+    assert "orders" not in millrace_broker.broker.node.metadata.image.topics
     assert millrace_broker is not seen[0]
 
 def test_the_session_s_broker(millrace_session_broker):
@@ -28,7 +28,7 @@ def test_the_session_s_broker(millrace_session_broker):
 
 def test_the_same_broker_again(millrace_session_broker):
     assert millrace_session_broker is seen[-1]
-    assert "orders" in millrace_session_broker.broker.cluster.topics
+    assert "orders" in millrace_session_broker.broker.node.metadata.image.topics
 """
 
 

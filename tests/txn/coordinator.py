@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from millrace.cluster.local import LocalCluster
 from millrace.disk import Bytes, Disk
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
@@ -15,7 +14,6 @@ from millrace.storage.append_origin import AppendOrigin
 from millrace.testing.clock import ManualClock
 from millrace.testing.disk import FaultyDisk
 from millrace.testing.timers import ManualTimers
-from millrace.txn.producer_ids import ProducerIds
 from millrace.txn.transaction import (
     EPOCH_PER_TRANSACTION,
     LAST_CLIENT_EPOCH,
@@ -35,7 +33,7 @@ from millrace.wire.records import (
     iterate_records,
 )
 
-from ..node import Node
+from ..node import Node, OpenNode, finish
 
 TIMEOUT_MS = 60_000
 PROPERTIES = {"transaction.state.log.num.partitions": "3", "offsets.topic.num.partitions": "3"}
@@ -88,24 +86,17 @@ class Coordinator:
     ) -> None:
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)
-        self.node = Node(path, disk=disk, clock=self.clock)
+        self.node = Node(path, disk=disk, clock=self.clock, timers=self.timers)
         self._properties = PROPERTIES | (properties or {})
-        self.cluster: LocalCluster
+        self.cluster: OpenNode
         self.transactions: Transactions
         self.open()
 
     def open(self) -> None:
-        self.cluster = self.node.open(self._properties)
         self.timers.cancel_all()
-        self.transactions = Transactions(
-            topics=self.cluster.topics,
-            partitions=self.cluster.partitions,
-            producer_ids=ProducerIds(self.cluster.partitions.log_dirs[0]),
-            create_topic=lambda name, count, configs: self.cluster.create_topic(name, count, configs=configs),
-            config=self.cluster.config,
-            clock=self.clock,
-            timers=self.timers,
-        )
+        self.cluster = self.node.open(self._properties)
+        self.transactions = self.cluster.node.transactions
+        finish(self.transactions.runtime.ensure_topic())
         asyncio.run(self.transactions.runtime.load())
         self.transactions.start()
 
@@ -118,7 +109,7 @@ class Coordinator:
         self.cluster.create_topic(name, partitions)
 
     def partition(self, topic: str, index: int = 0) -> Partition:
-        return self.cluster.partitions.get(topic, index)
+        return self.cluster.partitions.leader(topic, index)
 
     # What producers do
 

@@ -120,6 +120,6 @@ def test_a_topic_deleted_before_the_restart_does_not_hold_up_the_end(
     with pytest.raises(Killed):
         coordinator.end(producer)
     disk.die_after(None)
-    coordinator.cluster.delete_topic(coordinator.cluster.topic("t"))
+    coordinator.cluster.delete_topic(coordinator.cluster.image.topic("t"))
     coordinator.restart()
     assert coordinator.state() is State.COMPLETE_COMMIT

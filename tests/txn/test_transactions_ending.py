@@ -172,7 +172,7 @@ def test_a_deleted_topic_does_not_hold_up_the_end(coordinator: Coordinator, new:
     producer = coordinator.init()
     begin(coordinator, producer)
     coordinator.add(producer, ("u", 0))
-    coordinator.cluster.delete_topic(coordinator.cluster.topic("t"))
+    coordinator.cluster.delete_topic(coordinator.cluster.image.topic("t"))
     coordinator.end(producer, new=new)
     assert coordinator.state() is State.COMPLETE_COMMIT
     assert len(coordinator.markers("u")) == 1

@@ -117,7 +117,7 @@ def test_intervals_and_limits_are_configured(tmp_path: Path) -> None:
 
 def test_the_state_topic_is_made_as_kafka_makes_it(coordinator: Coordinator) -> None:
     coordinator.init()
-    topic = coordinator.cluster.topic("__transaction_state")
+    topic = coordinator.cluster.image.topic("__transaction_state")
     assert topic.partitions == 3
     assert topic.configs["cleanup.policy"] == "compact"
 

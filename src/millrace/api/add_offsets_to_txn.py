@@ -10,11 +10,10 @@ from millrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, Ad
 PRODUCER_FENCED_FROM = 2
 
 
-def handle(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+async def handle(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
     offsets = ctx.groups.runtime
-    if not offsets.is_loading:
-        # Brings the topic into being: the transaction's marker needs it.
-        offsets.shard_of(request.group_id)
+    # The transaction's marker needs the topic.
+    await offsets.ensure_topic()
     try:
         ctx.transactions.add_partitions(
             request.transactional_id,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from millrace.api.context import Context
-from millrace.cluster.metadata import INTERNAL_TOPICS
+from millrace.cluster.image import INTERNAL_TOPICS
 from millrace.errors import Error, KafkaError
 from millrace.txn.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, ProducerIdentity, TopicPartition
 from millrace.wire.messages.add_partitions_to_txn import (
@@ -62,7 +62,7 @@ def _refusal(ctx: Context, topic: str, partition: int) -> Error:
     if ctx.api_version < SEVERAL_TRANSACTIONS_FROM and topic in INTERNAL_TOPICS:
         # Only coordinators write there; a group's offsets are added with AddOffsetsToTxn.
         return Error.TOPIC_AUTHORIZATION_FAILED
-    known = ctx.cluster.topics.get(topic)
+    known = ctx.image.topics.get(topic)
     if known is None or not 0 <= partition < known.partitions:
         return Error.UNKNOWN_TOPIC_OR_PARTITION
     return Error.NONE

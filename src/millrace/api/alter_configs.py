@@ -13,17 +13,18 @@ from millrace.wire.messages.alter_configs import (
 )
 
 
-def handle(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    def replace(resource: AlterConfigsResource) -> None:
-        resources.replace(
-            ctx.cluster,
+async def handle(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    async def replace(resource: AlterConfigsResource) -> None:
+        await resources.replace(
+            ctx.metadata,
+            ctx.config,
             resource.resource_type,
             resource.resource_name,
             [(config.name, config.value) for config in resource.configs],
             validate_only=request.validate_only,
         )
 
-    return AlterConfigsResponse(responses=change_each(request.resources, replace, _outcome))
+    return AlterConfigsResponse(responses=await change_each(request.resources, replace, _outcome))
 
 
 def _outcome(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:

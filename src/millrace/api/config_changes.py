@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from millrace.errors import Error, KafkaError
@@ -27,7 +27,9 @@ R = TypeVar("R", bound=Resource)
 A = TypeVar("A", bound=Outcome)
 
 
-def change_each(resources: Sequence[R], change: Callable[[R], None], outcome_of: Callable[[R], A]) -> list[A]:
+async def change_each(
+    resources: Sequence[R], change: Callable[[R], Awaitable[None]], outcome_of: Callable[[R], A]
+) -> list[A]:
     """Change the resources in turn; one that is named twice is left as it is."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     outcomes: dict[tuple[int, str], A] = {}
@@ -37,7 +39,7 @@ def change_each(resources: Sequence[R], change: Callable[[R], None], outcome_of:
         try:
             if times[key] > 1:
                 raise KafkaError(Error.INVALID_REQUEST, "Each resource must appear at most once.")
-            change(resource)
+            await change(resource)
         except KafkaError as error:
             outcome.error_code = error.error
             outcome.error_message = error.message

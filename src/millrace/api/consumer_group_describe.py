@@ -68,7 +68,7 @@ def _member(ctx: Context, group: ConsumerGroup, member: ConsumerMember) -> Membe
 
 
 def _assignment(ctx: Context, partitions: Iterable[Partition]) -> Assignment:
-    topics = ctx.cluster.by_id
+    topics = ctx.image.by_id
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, topic_name=topics[topic_id].name, partitions=indexes)

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from millrace.api.fetch_pace import FetchPace
 from millrace.api.fetch_sessions import FetchSessions
 from millrace.clock import Clock
-from millrace.cluster.local import LocalCluster
+from millrace.cluster.image import ClusterImage
+from millrace.cluster.store import MetadataStore
 from millrace.config import BrokerConfig, Listener
 from millrace.groups.coordinator import Groups
-from millrace.replication.partitions import Partitions
+from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.replication.waiting import Woken
 from millrace.txn.producer_ids import ProducerIds
 from millrace.txn.transactions import Transactions
@@ -23,8 +24,8 @@ class Context:
     """One per connection; a connection has one request at a time, whose version and client id are here."""
 
     config: BrokerConfig
-    cluster: LocalCluster
-    partitions: Partitions
+    metadata: MetadataStore
+    partitions: HostedPartitions
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     woken: Woken
@@ -45,3 +46,8 @@ class Context:
 
     # What this broker speaks, for ApiVersions: (api key, lowest, highest version)
     api_versions: tuple[tuple[int, int, int], ...] = field(default=(), repr=False)
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as it is now. Take it once per request: the next look may see a newer one."""
+        return self.metadata.image

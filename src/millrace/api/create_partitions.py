@@ -14,16 +14,18 @@ from millrace.wire.messages.create_partitions import (
 )
 
 
-def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
     results = {
-        asked.name: _add(ctx, asked, validate_only=request.validate_only, duplicate=times[asked.name] > 1)
+        asked.name: await _add(
+            ctx, asked, validate_only=request.validate_only, duplicate=times[asked.name] > 1
+        )
         for asked in request.topics
     }
     return CreatePartitionsResponse(results=list(results.values()))
 
 
-def _add(
+async def _add(
     ctx: Context, asked: CreatePartitionsTopic, *, validate_only: bool, duplicate: bool
 ) -> CreatePartitionsTopicResult:
     try:
@@ -32,7 +34,7 @@ def _add(
         assignments = None
         if asked.assignments is not None:
             assignments = [assignment.broker_ids for assignment in asked.assignments]
-        ctx.cluster.add_partitions(asked.name, asked.count, assignments, validate_only=validate_only)
+        await ctx.metadata.add_partitions(asked.name, asked.count, assignments, validate_only=validate_only)
     except KafkaError as error:
         return CreatePartitionsTopicResult(
             name=asked.name, error_code=error.error, error_message=error.message

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 from millrace.api.context import Context
 from millrace.cluster.configs import describe_topic
-from millrace.cluster.metadata import Topic
+from millrace.cluster.image import TopicImage
 from millrace.errors import Error, KafkaError
 from millrace.wire.messages.create_topics import (
     CreatableTopic,
@@ -24,21 +23,19 @@ async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResp
     for asked in request.topics:
         if asked.name in results:
             continue
-        results[asked.name] = _create(
+        results[asked.name] = await _create(
             ctx, asked, validate_only=request.validate_only, duplicate=times[asked.name] > 1
         )
-        # Each topic costs an fsync: others get their turn in between.
-        await asyncio.sleep(0)
     return CreateTopicsResponse(topics=list(results.values()))
 
 
-def _create(
+async def _create(
     ctx: Context, asked: CreatableTopic, *, validate_only: bool, duplicate: bool
 ) -> CreatableTopicResult:
     try:
         if duplicate:
             raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
-        topic = ctx.cluster.create_topic(
+        topic = await ctx.metadata.create_topic(
             asked.name,
             asked.num_partitions,
             asked.replication_factor,
@@ -71,13 +68,13 @@ def _assignments(asked: CreatableTopic) -> dict[int, list[int]]:
     return assignments
 
 
-def _created(ctx: Context, topic: Topic) -> CreatableTopicResult:
+def _created(ctx: Context, topic: TopicImage) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
         error_message=None,
         num_partitions=topic.partitions,
-        replication_factor=1,
+        replication_factor=topic.replication_factor,
         configs=[
             CreatableTopicConfigs(
                 name=entry.name, value=entry.value, config_source=entry.source, is_sensitive=entry.sensitive

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from millrace.api.context import Context
-from millrace.cluster.metadata import INTERNAL_TOPICS
+from millrace.cluster.image import INTERNAL_TOPICS
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
 from millrace.wire.messages.delete_records import (
@@ -48,7 +48,7 @@ def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> DeleteRe
             raise KafkaError(
                 Error.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}"
             )
-        partition = ctx.partitions.get(topic, asked.partition_index)
+        partition = ctx.partitions.leader(topic, asked.partition_index)
         result.low_watermark = _delete_before(partition, asked.offset)
     except KafkaError as error:
         result.low_watermark = -1

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Hashable
 
 from millrace.api.context import Context
-from millrace.cluster.metadata import Topic
+from millrace.cluster.image import TopicImage
 from millrace.errors import Error, KafkaError
 from millrace.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -27,9 +26,7 @@ async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResp
         if times[key] > 1:
             results[key] = _failed(state, KafkaError(Error.INVALID_REQUEST, "Duplicate topic name or id."))
         else:
-            results[key] = _delete(ctx, state)
-            # Each topic costs an fsync: others get their turn in between.
-            await asyncio.sleep(0)
+            results[key] = await _delete(ctx, state)
     return DeleteTopicsResponse(responses=list(results.values()))
 
 
@@ -37,25 +34,25 @@ def _meant(ctx: Context, state: DeleteTopicState) -> Hashable:
     """What is asked for, the same for a topic's name and its id."""
     if state.name is None:
         return state.topic_id
-    known = ctx.cluster.topics.get(state.name)
+    known = ctx.image.topics.get(state.name)
     return state.name if known is None else known.topic_id
 
 
-def _delete(ctx: Context, state: DeleteTopicState) -> DeletableTopicResult:
+async def _delete(ctx: Context, state: DeleteTopicState) -> DeletableTopicResult:
     try:
         topic = _find(ctx, state)
-        ctx.cluster.delete_topic(topic)
+        await ctx.metadata.delete_topic(topic)
     except KafkaError as error:
         return _failed(state, error)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 
 
-def _find(ctx: Context, state: DeleteTopicState) -> Topic:
+def _find(ctx: Context, state: DeleteTopicState) -> TopicImage:
     if (state.name is None) == (state.topic_id == ZERO_UUID):
         raise KafkaError(Error.INVALID_REQUEST, "A topic is deleted by its name or by its id.")
     if state.name is None:
-        return ctx.cluster.topic_by_id(state.topic_id)
-    return ctx.cluster.topic(state.name)
+        return ctx.image.topic_by_id(state.topic_id)
+    return ctx.image.topic(state.name)
 
 
 def _failed(state: DeleteTopicState, error: KafkaError) -> DeletableTopicResult:

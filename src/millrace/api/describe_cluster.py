@@ -22,16 +22,15 @@ def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResp
         raise KafkaError(
             Error.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
         )
+    image = ctx.image
     response = DescribeClusterResponse(
-        cluster_id=ctx.cluster.cluster_id,
-        controller_id=ctx.cluster.node_id,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller,
         brokers=[
             DescribeClusterBroker(
-                broker_id=ctx.cluster.node_id,
-                host=ctx.listener.advertised_host,
-                port=ctx.listener.advertised_port,
-                rack=ctx.config.broker_rack,
+                broker_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
             )
+            for broker, endpoint in image.brokers_on(ctx.listener.name)
         ],
     )
     if request.include_cluster_authorized_operations:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millrace.api.context import Context
-from millrace.cluster.metadata import check_topic_name
+from millrace.cluster.topic_rules import check_topic_name
 from millrace.errors import KafkaError
 from millrace.storage.producer_state import Producer
 from millrace.wire.messages.describe_producers import (
@@ -30,7 +30,7 @@ def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducers
 def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
     try:
         check_topic_name(topic)
-        partition = ctx.partitions.get(topic, index)
+        partition = ctx.partitions.leader(topic, index)
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.error, error_message=error.message)
     return PartitionResponse(

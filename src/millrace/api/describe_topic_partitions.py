@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from millrace.api.context import Context
-from millrace.cluster.metadata import Topic, check_topic_name
+from millrace.cluster.image import NO_LEADER, ClusterImage, TopicImage
+from millrace.cluster.topic_rules import check_topic_name
 from millrace.errors import Error, KafkaError
 from millrace.security import operations
 from millrace.wire.messages.describe_topic_partitions import (
@@ -19,7 +20,8 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTop
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
         return _refused(request)
-    names = {topic.name for topic in request.topics} or set(ctx.cluster.topics)
+    image = ctx.image
+    names = {topic.name for topic in request.topics} or set(image.topics)
     room = max(1, min(request.response_partition_limit, ctx.config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     for name in sorted(names):
@@ -29,11 +31,11 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTop
             response.next_cursor = Cursor(topic_name=name)
             break
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
-        answer = _describe(ctx, name, first, room)
+        answer = _describe(image, name, first, room)
         response.topics.append(answer)
         room -= len(answer.partitions)
         after = first + len(answer.partitions)
-        if not answer.error_code and after < ctx.cluster.topics[name].partitions:
+        if not answer.error_code and after < image.topics[name].partitions:
             response.next_cursor = Cursor(topic_name=name, partition_index=after)
             break
     return response
@@ -49,10 +51,10 @@ def _refused(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitions
     )
 
 
-def _describe(ctx: Context, name: str, first: int, room: int) -> DescribeTopicPartitionsResponseTopic:
+def _describe(image: ClusterImage, name: str, first: int, room: int) -> DescribeTopicPartitionsResponseTopic:
     try:
         check_topic_name(name)
-        topic = ctx.cluster.topic(name)
+        topic = image.topic(name)
     except KafkaError as error:
         return DescribeTopicPartitionsResponseTopic(name=name, error_code=error.error)
     return DescribeTopicPartitionsResponseTopic(
@@ -60,28 +62,25 @@ def _describe(ctx: Context, name: str, first: int, room: int) -> DescribeTopicPa
         topic_id=topic.topic_id,
         is_internal=topic.internal,
         partitions=[
-            _describe_partition(ctx, topic, index)
+            _describe_partition(image, topic, index)
             for index in range(first, min(topic.partitions, first + room))
         ],
         topic_authorized_operations=operations.ALL_ON_TOPIC,
     )
 
 
-def _describe_partition(ctx: Context, topic: Topic, index: int) -> DescribeTopicPartitionsResponsePartition:
-    node_id = ctx.cluster.node_id
-    answer = DescribeTopicPartitionsResponsePartition(
+def _describe_partition(
+    image: ClusterImage, topic: TopicImage, index: int
+) -> DescribeTopicPartitionsResponsePartition:
+    state = topic.states[index]
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=Error.LEADER_NOT_AVAILABLE if state.leader == NO_LEADER else Error.NONE,
         partition_index=index,
-        leader_id=node_id,
-        replica_nodes=[node_id],
-        isr_nodes=[node_id],
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
+        offline_replicas=image.offline_replicas(state),
     )
-    try:
-        answer.leader_epoch = ctx.partitions.get(topic.name, index).leader_epoch
-    except KafkaError:
-        answer.error_code = Error.LEADER_NOT_AVAILABLE
-        answer.leader_id = -1
-        answer.isr_nodes = []
-        answer.offline_replicas = [node_id]
-    return answer

@@ -154,9 +154,9 @@ class _Reading:
     def _read(self, target: Target) -> PartitionData:
         asked, version, partitions = target.partition, self._ctx.api_version, self._ctx.partitions
         if version >= TOPIC_IDS_FROM:
-            partition = partitions.get_by_id(target.topic_id, asked.partition)
+            partition = partitions.leader_by_id(target.topic_id, asked.partition)
         else:
-            partition = partitions.get(target.topic, asked.partition)
+            partition = partitions.leader(target.topic, asked.partition)
         log = partition.log
         if asked.current_leader_epoch != partition.leader_epoch:
             partition.check_leader_epoch(asked.current_leader_epoch)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import logging
+
 from millrace.api.context import Context
-from millrace.coordinator.runtime import Runtime
+from millrace.cluster.image import NO_LEADER, Endpoint
 from millrace.errors import Error, KafkaError
-from millrace.groups.shard import GroupShard
-from millrace.txn.shard import TransactionShard
 from millrace.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 
+logger = logging.getLogger(__name__)
+
 SEVERAL_KEYS_FROM = 4
 GROUP, TRANSACTION = 0, 1
 
 
-def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+async def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    try:
+        await _ensure_topic(ctx, request.key_type)
+    except KafkaError as error:
+        logger.error("cannot create the topic of a coordinator: %s", error)
     if ctx.api_version >= SEVERAL_KEYS_FROM:
         return FindCoordinatorResponse(
             coordinators=[_find(ctx, request.key_type, key) for key in request.coordinator_keys]
@@ -32,33 +38,36 @@ def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResp
     )
 
 
+async def _ensure_topic(ctx: Context, key_type: int) -> None:
+    """The first request for a coordinator creates its internal topic."""
+    if key_type == GROUP:
+        await ctx.groups.runtime.ensure_topic()
+    elif key_type == TRANSACTION:
+        await ctx.transactions.runtime.ensure_topic()
+
+
 def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
     try:
-        _ask_coordinator(ctx, key_type, key)
+        node_id, endpoint = _coordinator(ctx, key_type, key)
     except KafkaError as error:
         return Coordinator(key=key, node_id=-1, port=-1, error_code=error.error, error_message=error.message)
-    return Coordinator(
-        key=key,
-        node_id=ctx.cluster.node_id,
-        host=ctx.listener.advertised_host,
-        port=ctx.listener.advertised_port,
-    )
+    return Coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port)
 
 
-def _ask_coordinator(ctx: Context, key_type: int, key: str) -> None:
-    """Raise KafkaError unless the key has a coordinator; the first request creates the internal topic."""
-    runtime: Runtime[GroupShard] | Runtime[TransactionShard]
+def _coordinator(ctx: Context, key_type: int, key: str) -> tuple[int, Endpoint]:
+    """The leader of the partition that keeps the state of a key."""
     if key_type == GROUP:
-        runtime = ctx.groups.runtime
+        topic, index = ctx.groups.runtime.topic, ctx.groups.runtime.partition_of(key)
     elif key_type == TRANSACTION:
-        runtime = ctx.transactions.runtime
+        topic, index = ctx.transactions.runtime.topic, ctx.transactions.runtime.partition_of(key)
     else:
         raise KafkaError(Error.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")
+    image = ctx.image
+    state = image.partition(topic, index)
+    if state is None or state.leader == NO_LEADER:
+        reason = ctx.partitions.offline_reason(topic, index)
+        raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, reason or f"{topic}-{index} has no leader.")
     try:
-        runtime.shard_of(key)
+        return state.leader, image.endpoint(state.leader, ctx.listener.name)
     except KafkaError as error:
-        # A coordinator that is still loading can be found. One without its partition cannot: clients retry.
-        if error.error is Error.NOT_COORDINATOR:
-            raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, error.message) from error
-        if error.error is not Error.COORDINATOR_LOAD_IN_PROGRESS:
-            raise
+        raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, error.message) from error

@@ -14,17 +14,18 @@ from millrace.wire.messages.incremental_alter_configs import (
 )
 
 
-def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
-    def alter(resource: AlterConfigsResource) -> None:
-        resources.alter(
-            ctx.cluster,
+async def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    async def alter(resource: AlterConfigsResource) -> None:
+        await resources.alter(
+            ctx.metadata,
+            ctx.config,
             resource.resource_type,
             resource.resource_name,
             [Change(config.name, config.config_operation, config.value) for config in resource.configs],
             validate_only=request.validate_only,
         )
 
-    return IncrementalAlterConfigsResponse(responses=change_each(request.resources, alter, _outcome))
+    return IncrementalAlterConfigsResponse(responses=await change_each(request.resources, alter, _outcome))
 
 
 def _outcome(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:

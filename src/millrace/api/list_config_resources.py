@@ -18,7 +18,7 @@ def handle(ctx: Context, request: ListConfigResourcesRequest) -> ListConfigResou
         config_resources=[
             ConfigResource(resource_name=name, resource_type=resource_type)
             for resource_type in _types(ctx, request)
-            for name in resources.names(ctx.cluster, resource_type)
+            for name in resources.names(ctx.image, resource_type)
         ]
     )
 

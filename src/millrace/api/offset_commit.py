@@ -49,9 +49,9 @@ def _take(
 ) -> OffsetCommitResponseTopic:
     answers: list[OffsetCommitResponsePartition] = []
     if ctx.api_version >= TOPIC_IDS_FROM:
-        known, unknown = ctx.cluster.by_id.get(topic.topic_id), Error.UNKNOWN_TOPIC_ID
+        known, unknown = ctx.image.by_id.get(topic.topic_id), Error.UNKNOWN_TOPIC_ID
     else:
-        known, unknown = ctx.cluster.topics.get(topic.name), Error.UNKNOWN_TOPIC_OR_PARTITION
+        known, unknown = ctx.image.topics.get(topic.name), Error.UNKNOWN_TOPIC_OR_PARTITION
     max_metadata_bytes = ctx.config.offset_metadata_max_bytes
     for asked in topic.partitions:
         index, metadata = asked.partition_index, asked.committed_metadata or ""

@@ -42,5 +42,5 @@ def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
 
 
 def _exists(ctx: Context, topic: str, partition: int) -> bool:
-    known = ctx.cluster.topics.get(topic)
+    known = ctx.image.topics.get(topic)
     return known is not None and 0 <= partition < known.partitions

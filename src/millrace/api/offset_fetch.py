@@ -64,7 +64,7 @@ class _Reading:
 
     def all(self) -> Iterator[OffsetFetchResponseTopics]:
         for name, indexes in topics_of(self._offsets.of_group(self._group_id)).items():
-            known = self._ctx.cluster.topics.get(name)
+            known = self._ctx.image.topics.get(name)
             if known is None and self._ctx.api_version >= TOPIC_IDS_FROM:
                 continue
             yield OffsetFetchResponseTopics(
@@ -76,7 +76,7 @@ class _Reading:
     def topic(self, asked: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
         name = asked.name
         if self._ctx.api_version >= TOPIC_IDS_FROM:
-            known = self._ctx.cluster.by_id.get(asked.topic_id)
+            known = self._ctx.image.by_id.get(asked.topic_id)
             if known is None:
                 return _failed(asked, Error.UNKNOWN_TOPIC_ID)
             name = known.name

@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeAlias
 
 from millrace.api.context import Context
-from millrace.cluster.metadata import INTERNAL_TOPICS
+from millrace.cluster.image import INTERNAL_TOPICS
 from millrace.errors import Error, KafkaError
 from millrace.net.connection import CloseConnection
 from millrace.replication.partition import Partition
@@ -109,7 +109,7 @@ def _append(
 ) -> PartitionProduceResponse:
     acks = request.acks
     try:
-        partition = ctx.partitions.get(topic, data.index)
+        partition = ctx.partitions.leader(topic, data.index)
         if acks not in (ACKS_LEADER, ACKS_ALL, ACKS_NONE):
             raise KafkaError(Error.INVALID_REQUIRED_ACKS)
         if data.records is None:

@@ -62,7 +62,7 @@ def _take(
     accepted: list[tuple[TopicPartition, CommittedOffset]],
 ) -> TxnOffsetCommitResponseTopic:
     response = TxnOffsetCommitResponseTopic(name=topic.name)
-    known = ctx.cluster.topics.get(topic.name)
+    known = ctx.image.topics.get(topic.name)
     for asked in topic.partitions:
         if known is None or not 0 <= asked.partition_index < known.partitions:
             error = Error.UNKNOWN_TOPIC_OR_PARTITION

@@ -41,7 +41,7 @@ def _write(ctx: Context, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
 
 def _outcome(ctx: Context, marker: WritableTxnMarker, topic: str, index: int) -> Error:
     try:
-        ctx.partitions.get(topic, index).write_marker(
+        ctx.partitions.leader(topic, index).write_marker(
             marker.producer_id,
             marker.producer_epoch,
             marker.transaction_result,

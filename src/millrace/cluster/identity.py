@@ -1,8 +1,8 @@
-"""Who a data directory belongs to: Kafka's meta.properties, which guards against mixing up directories."""
+"""The owner of a data directory: Kafka's meta.properties, which guards against mixed-up directories."""
 
 from collections.abc import Sequence
 
-from millrace.cluster.metadata import new_uuid
+from millrace.cluster.topic_rules import new_uuid
 from millrace.config import BrokerConfig, ConfigError, parse_properties
 from millrace.storage.log_dir import LogDir
 from millrace.wire.schema import uuid_to_text

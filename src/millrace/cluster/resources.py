@@ -1,4 +1,4 @@
-"""What configs belong to: topics, brokers and the broker's loggers, described and altered alike."""
+"""The resources that have configs: topics, brokers and the broker's loggers, described and altered alike."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -12,10 +12,11 @@ from millrace.cluster.configs import (
     describe_topic,
     replacement,
 )
-from millrace.cluster.local import ALL_BROKERS, LocalCluster
+from millrace.cluster.image import ALL_BROKERS, ClusterImage, TopicImage
 from millrace.cluster.loggers import alter_loggers, describe_loggers
-from millrace.cluster.metadata import Topic, check_topic_name
-from millrace.config import TOPIC_OPTIONS
+from millrace.cluster.store import MetadataStore
+from millrace.cluster.topic_rules import check_topic_name
+from millrace.config import TOPIC_OPTIONS, BrokerConfig
 from millrace.config.known import find_broker_option
 from millrace.errors import Error, KafkaError
 
@@ -30,45 +31,53 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-def describe(cluster: LocalCluster, resource_type: int, name: str) -> list[ConfigEntry]:
+def describe(image: ClusterImage, config: BrokerConfig, resource_type: int, name: str) -> list[ConfigEntry]:
     """All configs of a resource."""
     match resource_type:
         case ResourceType.TOPIC:
             check_topic_name(name)
-            return describe_topic(cluster.config, cluster.topic(name).configs)
+            return describe_topic(config, image.topic(name).configs)
         case ResourceType.BROKER if name == ALL_BROKERS:
-            return describe_broker_defaults(cluster.config)
+            return describe_broker_defaults(config)
         case ResourceType.BROKER:
-            _check_broker(cluster, name)
-            return describe_broker(cluster.config)
+            _check_broker(config, name)
+            return describe_broker(config)
         case ResourceType.BROKER_LOGGER:
-            _check_broker(cluster, name)
+            _check_broker(config, name)
             return describe_loggers()
     raise _unexpected(resource_type)
 
 
-def alter(
-    cluster: LocalCluster, resource_type: int, name: str, changes: Sequence[Change], *, validate_only: bool
+async def alter(
+    metadata: MetadataStore,
+    config: BrokerConfig,
+    resource_type: int,
+    name: str,
+    changes: Sequence[Change],
+    *,
+    validate_only: bool,
 ) -> None:
     """Change some of a resource's configs."""
     match resource_type:
         case ResourceType.TOPIC:
-            topic = _topic(cluster, name)
+            topic = _topic(metadata.image, name)
             settings = apply_changes(topic.configs, changes, TOPIC_OPTIONS.get)
-            cluster.set_topic_configs(topic, settings, validate_only=validate_only)
+            await metadata.set_topic_configs(name, settings, validate_only=validate_only)
         case ResourceType.BROKER:
-            _check_broker(cluster, name, or_all=True)
-            settings = apply_changes(cluster.broker_configs(name), changes, find_broker_option)
-            cluster.set_broker_configs(name, settings, validate_only=validate_only)
+            _check_broker(config, name, or_all=True)
+            current = metadata.image.broker_configs.get(name, {})
+            settings = apply_changes(current, changes, find_broker_option)
+            await metadata.set_broker_configs(name, settings, validate_only=validate_only)
         case ResourceType.BROKER_LOGGER:
-            _check_broker(cluster, name)
+            _check_broker(config, name)
             alter_loggers(changes, validate_only=validate_only)
         case _:
             raise _unexpected(resource_type)
 
 
-def replace(
-    cluster: LocalCluster,
+async def replace(
+    metadata: MetadataStore,
+    config: BrokerConfig,
     resource_type: int,
     name: str,
     configs: Sequence[tuple[str, str | None]],
@@ -79,43 +88,44 @@ def replace(
     settings = replacement(configs)
     match resource_type:
         case ResourceType.TOPIC:
-            cluster.set_topic_configs(_topic(cluster, name), settings, validate_only=validate_only)
+            _topic(metadata.image, name)
+            await metadata.set_topic_configs(name, settings, validate_only=validate_only)
         case ResourceType.BROKER:
-            _check_broker(cluster, name, or_all=True)
-            cluster.set_broker_configs(name, settings, validate_only=validate_only)
+            _check_broker(config, name, or_all=True)
+            await metadata.set_broker_configs(name, settings, validate_only=validate_only)
         case _:
             raise _unexpected(resource_type)
 
 
-def names(cluster: LocalCluster, resource_type: ResourceType) -> list[str]:
+def names(image: ClusterImage, resource_type: ResourceType) -> list[str]:
     """The resources of one kind."""
     match resource_type:
         case ResourceType.TOPIC:
-            return list(cluster.topics)
+            return list(image.topics)
         case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
-            return [str(broker) for broker in cluster.brokers]
+            return [str(broker) for broker in image.brokers]
         case _:
             return []
 
 
-def _topic(cluster: LocalCluster, name: str) -> Topic:
+def _topic(image: ClusterImage, name: str) -> TopicImage:
     if not name:
         raise KafkaError(Error.INVALID_REQUEST, "Default topic resources are not allowed.")
     check_topic_name(name)
-    if name not in cluster.topics:
+    if name not in image.topics:
         raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    return cluster.topics[name]
+    return image.topics[name]
 
 
-def _check_broker(cluster: LocalCluster, name: str, *, or_all: bool = False) -> None:
+def _check_broker(config: BrokerConfig, name: str, *, or_all: bool = False) -> None:
     if or_all and name == ALL_BROKERS:
         return
     if not name.isdigit():
         raise KafkaError(Error.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
-    if int(name) != cluster.node_id:
+    if int(name) != config.node_id:
         raise KafkaError(
             Error.INVALID_REQUEST,
-            f"Unexpected broker id, expected {cluster.node_id}, but received {name}",
+            f"Unexpected broker id, expected {config.node_id}, but received {name}",
         )
 
 

@@ -42,6 +42,9 @@ class BrokerConfig:
     auto_create_topics_enable: bool = boolean(True, "Create a topic when a client first asks for it.")
     broker_rack: str | None = string(None, "Rack of this broker, told to clients.")
     connections_max_idle_ms: int = long(10 * MINUTE_MS, "Close a connection that was idle this long.")
+    default_replication_factor: int = integer(
+        1, "Replicas of a topic that is created without saying how many.", at_least=1
+    )
     delete_topic_enable: bool = boolean(True, "Whether topics can be deleted.")
     fetch_max_bytes: int = integer(
         55 << 20, "Most bytes that one fetch response carries, whatever the client asks for.", at_least=1024

@@ -73,7 +73,6 @@ controller.quota.window.size.seconds int 1
 controller.socket.timeout.ms int 30000
 cordoned.log.dirs list "" per-broker
 create.topic.policy.class.name class -
-default.replication.factor int 1
 delegation.token.expiry.check.interval.ms long 3600000
 delegation.token.expiry.time.ms long 86400000
 delegation.token.max.lifetime.ms long 604800000

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import lru_cache
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from millrace.clock import Clock
 from millrace.coordinator.loading import Loader
 from millrace.coordinator.records import EncodedRecord, Origin, Schemas, StateRecord, encode_record
 from millrace.coordinator.shard import Shard
 from millrace.errors import Error, KafkaError
+from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.replication.partition import Partition
-from millrace.replication.partitions import Partitions
 from millrace.storage.append_origin import AppendOrigin
 from millrace.wire.records import (
     NO_PRODUCER_EPOCH,
@@ -53,13 +53,6 @@ _APPEND_ERRORS = {
 }
 
 
-class PartitionCount(Protocol):
-    """The part of a topic's metadata that decides how keys are spread."""
-
-    @property
-    def partitions(self) -> int: ...
-
-
 class Runtime(Generic[S]):
     """The shards of one internal topic. Owned by the broker loop; not thread-safe.
 
@@ -72,18 +65,18 @@ class Runtime(Generic[S]):
         schemas: Schemas,
         new_shard: Callable[[int], S],
         *,
-        topics: Mapping[str, PartitionCount],
-        partitions: Partitions,
-        create_topic: Callable[[], object],
+        partition_count: Callable[[str], int | None],
+        partitions: HostedPartitions,
+        create_topic: Callable[[], Awaitable[object]],
         clock: Clock,
         superseding: Collection[int] = (),
     ) -> None:
-        """`topics` is the cluster's metadata.
+        """`partition_count` tells the number of a topic's partitions by the cluster's metadata.
 
         `superseding`: record types whose values leave nothing of their key's older ones.
         """
         self.topic = topic
-        self._topics = topics
+        self._partition_count = partition_count
         self._schemas = schemas
         self._superseding = superseding
         self._new_shard = new_shard
@@ -91,39 +84,56 @@ class Runtime(Generic[S]):
         self._create_topic = create_topic
         self._clock = clock
         self._shards: dict[int, S] = {}
-        # Keys are spread over the partitions of the topic, whether or not all of them could be opened.
-        self._count = topics[topic].partitions if topic in topics else 0
-        self._loading = {partition.index for partition in partitions.of_topic(topic)}
+        self._loading: set[int] = set()
 
     # Finding
 
-    def partition_of(self, key: str) -> int:
-        """The partition that a key lives in, as every Kafka client and tool computes it.
+    async def ensure_topic(self) -> None:
+        """Create the internal topic, unless it exists."""
+        if self._partition_count(self.topic) is None:
+            await self._create_topic()
 
-        The first use creates the internal topic, because its size decides.
-        """
-        if not self._count:
-            self._open_topic()
-        return positive_hash(key) % self._count
+    def partition_of(self, key: str) -> int:
+        """The partition that a key lives in, as every Kafka client and tool computes it."""
+        count = self._partition_count(self.topic)
+        if not count:
+            raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, f"The topic {self.topic} does not exist yet.")
+        return positive_hash(key) % count
 
     def shard_of(self, key: str) -> S:
         return self.shard(self.partition_of(key))
 
     def shard(self, index: int) -> S:
-        """The state of a partition; raises KafkaError while it is loading and if it could not be loaded."""
+        """The state of a partition; raises KafkaError while it is loading, and if it is not led here."""
         found = self._shards.get(index)
         if found is not None:
             return found
         if index in self._loading:
             raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
         reason = self._partitions.offline_reason(self.topic, index)
-        raise KafkaError(Error.NOT_COORDINATOR, reason or f"{self.topic}-{index} could not be loaded")
+        raise KafkaError(Error.NOT_COORDINATOR, reason or f"{self.topic}-{index} is not led by this broker")
 
-    def _open_topic(self) -> None:
-        self._create_topic()
-        self._count = self._topics[self.topic].partitions
-        for partition in self._partitions.of_topic(self.topic):
-            self._serve(partition, self._new_shard(partition.index))
+    # Leading
+
+    def elected(self, index: int, leader_epoch: int) -> bool:
+        """Take up the state of a partition that this broker leads now.
+
+        An empty partition has its shard at once, any other one after `load`. Returns whether `load` must be
+        called: it is not, if it is running for another partition.
+        """
+        if index in self._shards or index in self._loading:
+            return False
+        partition = self._partitions.leader(self.topic, index)
+        if partition.log.log_start_offset == partition.log.log_end_offset:
+            self._serve(partition, self._new_shard(index))
+            return False
+        self._loading.add(index)
+        return len(self._loading) == 1
+
+    def resigned(self, index: int) -> None:
+        """This broker no longer leads a partition: its shard goes."""
+        self._loading.discard(index)
+        self._shards.pop(index, None)
 
     def _serve(self, partition: Partition, shard: S) -> None:
         self._shards[partition.index] = shard
@@ -185,7 +195,7 @@ class Runtime(Generic[S]):
             attributes=0 if producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT,
         )
         try:
-            partition = self._partitions.get(self.topic, index)
+            partition = self._partitions.leader(self.topic, index)
             return partition.append(memoryview(batch), AppendOrigin.COORDINATOR).base_offset
         except KafkaError as error:
             raise KafkaError(_APPEND_ERRORS.get(error.error, error.error), error.message) from error
@@ -193,10 +203,11 @@ class Runtime(Generic[S]):
     # Loading
 
     async def load(self) -> None:
-        """Replay every partition of the topic, while the broker serves."""
-        for index in sorted(self._loading):
+        """Replay every partition that this broker was elected for, while the broker serves."""
+        while self._loading:
+            index = min(self._loading)
             try:
-                partition = self._partitions.get(self.topic, index)
+                partition = self._partitions.leader(self.topic, index)
                 shard = await self._replay(partition)
             except KafkaError as error:
                 logger.error(
@@ -206,7 +217,9 @@ class Runtime(Generic[S]):
                     error,
                 )
             else:
-                self._serve(partition, shard)
+                # The partition may have been resigned meanwhile.
+                if index in self._loading:
+                    self._serve(partition, shard)
             self._loading.discard(index)
 
     async def _replay(self, partition: Partition) -> S:

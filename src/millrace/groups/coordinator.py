@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from millrace.clock import Clock
@@ -24,7 +24,7 @@ from millrace.groups.offsets import (
     tombstone,
 )
 from millrace.groups.shard import SCHEMAS, GroupShard
-from millrace.replication.partitions import Partitions
+from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.timers import Timers
 from millrace.wire.messages.group_records import OffsetCommitKey
 from millrace.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -37,7 +37,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 GROUP_ID_NOT_FOUND_FROM = 9
 SIMPLE_CONSUMER_GENERATION = -1
 
-CreateTopic = Callable[[str, int, dict[str, str]], object]
+CreateTopic = Callable[[str, int, dict[str, str]], Awaitable[object]]
 """Creates an internal topic: name, partitions, configs."""
 
 
@@ -58,7 +58,8 @@ class Groups:
         self,
         *,
         topics: Topics,
-        partitions: Partitions,
+        partition_count: Callable[[str], int | None],
+        partitions: HostedPartitions,
         create_topic: CreateTopic,
         config: BrokerConfig,
         clock: Clock,
@@ -74,7 +75,7 @@ class Groups:
             OFFSETS_TOPIC,
             SCHEMAS,
             lambda index: GroupShard(index, self._loaded),
-            topics=topics.topics,
+            partition_count=partition_count,
             partitions=partitions,
             create_topic=lambda: create_topic(
                 OFFSETS_TOPIC, config.offsets_topic_num_partitions, self._topic_configs()

@@ -23,15 +23,22 @@ class Partition:
         self.topic_id = topic_id
         self.index = index
         self.log = log
-        # Of a directory that Kafka used before, clients may have seen later epochs than the first, and take
-        # any older one for stale.
-        self.leader_epoch = log.latest_epoch or 0
+        self.leader_epoch = 0
         self.parked: set[ParkedFetch] = set()
         self.on_marker: Callable[[int, int, bool], object] | None = None
         """Told of each transaction that ends here: producer id, epoch, whether it committed."""
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index})"
+
+    def become_leader(self, leader_epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> None:
+        """Lead in an epoch."""
+        self.leader_epoch = leader_epoch
+
+    def become_follower(self, leader_epoch: int, leader: int) -> None:
+        """Follow another broker in an epoch; fetches that wait here are answered at once."""
+        self.leader_epoch = leader_epoch
+        self.wake()
 
     @property
     def high_watermark(self) -> int:

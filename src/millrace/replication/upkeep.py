@@ -9,18 +9,15 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from millrace.clock import Clock
 from millrace.config import BrokerConfig, LogConfig
 from millrace.errors import KafkaError
+from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.replication.partition import Partition
-from millrace.replication.partitions import Partitions
-from millrace.storage import holes
 from millrace.storage.active_file import ActiveFile
-from millrace.storage.cleaner_checkpoint import read_clean_offsets
 from millrace.storage.log import Log
 
 logger = logging.getLogger(__name__)
@@ -62,7 +59,7 @@ class Upkeep:
     """Owned by the broker loop; not thread-safe."""
 
     def __init__(
-        self, partitions: Partitions, config: BrokerConfig, *, clock: Clock, run_in_thread: RunInThread
+        self, partitions: HostedPartitions, config: BrokerConfig, *, clock: Clock, run_in_thread: RunInThread
     ) -> None:
         self._partitions = partitions
         self._config = config
@@ -76,7 +73,6 @@ class Upkeep:
         self._spawn(self._every(self._checkpoint_seconds, self.checkpoint))
         self._spawn(self._every(lambda: IDLE_FILES_SECONDS, self.release_idle_files))
         self._spawn(self._retain())
-        self._spawn(self.report_holes())
 
     async def stop(self) -> None:
         tasks = list(self._tasks)
@@ -102,20 +98,6 @@ class Upkeep:
             await work()
         except (OSError, KafkaError) as error:
             logger.error("%s failed: %s; it is tried again", work.__name__.replace("_", " "), error)
-
-    # Deleted files
-
-    async def report_holes(self) -> None:
-        """Say which records are missing because segments were deleted while the broker was stopped."""
-        for log_dir in self._partitions.log_dirs:
-            compacted = read_clean_offsets(log_dir.path)
-            for partition in self._partitions.in_dir(log_dir):
-                log = partition.log
-                is_compacted = (
-                    "compact" in log.config.cleanup_policy or (log.topic, log.partition) in compacted
-                )
-                if len(log.segments) > 1 and not is_compacted:
-                    await self._run_in_thread(partial(_report_holes, log.directory, log.log_start_offset))
 
     # Flushing
 
@@ -195,11 +177,6 @@ class Upkeep:
             await self._run_in_thread(lambda: _remove(files))
 
         self._spawn(remove())
-
-
-def _report_holes(directory: Path, log_start_offset: int) -> None:
-    for hole in holes.between_segments(directory, log_start_offset):
-        holes.report(directory, hole, "else consumers skip them")
 
 
 def _remove(files: list[Path]) -> None:

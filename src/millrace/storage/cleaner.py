@@ -74,7 +74,8 @@ class Cleaner:
         self._load_clean_offsets()
 
     def start(self) -> None:
-        """Begin to look after the logs."""
+        """Begin to look after the logs, also those that were opened since."""
+        self._load_clean_offsets()
         if self._config.log_cleaner_enable:
             self._workers = [
                 asyncio.create_task(self._work()) for _ in range(self._config.log_cleaner_threads)

@@ -99,10 +99,14 @@ class Log:
         log_start_offset: int = 0,
         clean: bool = False,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        interrupted: Callable[[], bool] = lambda: False,
     ) -> "Log":
-        """Open a partition's directory, creating it where missing and recovering it after an unclean stop."""
+        """Open a partition's directory, creating it where missing and recovering it after an unclean stop.
+
+        Safe to call in a thread. Raises RecoveryInterrupted soon after `interrupted` turns true.
+        """
         try:
-            loaded = Loader(directory, config, clock, disk).load(
+            loaded = Loader(directory, config, clock, disk, interrupted).load(
                 recovery_point, log_start_offset, clean=clean
             )
         except OSError as failure:

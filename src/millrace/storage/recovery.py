@@ -3,14 +3,14 @@
 import logging
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from millrace.clock import Clock
 from millrace.config import LogConfig
 from millrace.disk import Disk
-from millrace.storage import holes, swap
+from millrace.storage import swap
 from millrace.storage.cleaned_segment import CLEANED_SUFFIX
 from millrace.storage.leader_epochs import LeaderEpochs
 from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX, Snapshots, read_snapshot, snapshot_path
@@ -45,6 +45,10 @@ _TEMPORARY_SUFFIX = ".tmp"
 _RECENT_INDEX_ENTRIES = 32
 
 
+class RecoveryInterrupted(Exception):
+    """The broker stops before a log is recovered; the next start begins again."""
+
+
 class LoadedLog(NamedTuple):
     """What a log's directory holds."""
 
@@ -59,15 +63,22 @@ class LoadedLog(NamedTuple):
 class Loader:
     """Loads one log's directory."""
 
-    def __init__(self, directory: Path, config: LogConfig, clock: Clock, disk: Disk) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        config: LogConfig,
+        clock: Clock,
+        disk: Disk,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`interrupted` is asked before each segment is recovered."""
+        self._interrupted = interrupted
         self._directory = directory
         self._config = config
         self._clock = clock
         self._disk = disk
         self._segments: list[Segment] = []
         self._snapshot_offsets: list[int] = []
-        # Segments of which only an index is left that has entries, so that there were records.
-        self._orphans: set[int] = set()
         self._producers = ProducerStates()
         self._leader_epochs = LeaderEpochs(directory, disk, [])
 
@@ -80,18 +91,10 @@ class Loader:
             self._directory.mkdir(parents=True)
         if not self._segments:
             self._segments.append(self._new_segment(log_start_offset))
-        first_base_offset = self._segments[0].base_offset
-        hole = holes.before_the_start(first_base_offset, self._leader_epochs, log_start_offset)
-        if hole is not None:
-            holes.report(self._directory, hole, f"the log now starts at offset {first_base_offset}")
         end_offset = self._end_offset_if_intact() if clean else None
         first_marker = None
         if end_offset is None:
             end_offset, first_marker = self._recover(recovery_point)
-        known_end = max([recovery_point, *(base_offset + 1 for base_offset in self._orphans)])
-        hole = holes.after_the_end(end_offset, known_end, log_start_offset)
-        if hole is not None:
-            holes.report(self._directory, hole, "else new records are given these offsets again")
         if end_offset < log_start_offset:
             end_offset = self._start_over(log_start_offset)
         indexed_up_to = self._check_transaction_indexes(end_offset if first_marker is None else first_marker)
@@ -119,8 +122,6 @@ class Loader:
                 self._snapshot_offsets.append(int(stem))
             elif dot + suffix in SEGMENT_SUFFIXES and stem + LOG_SUFFIX not in sizes:
                 logger.warning("%s: removing the index of a segment that is gone", self._directory / name)
-                if sizes[name]:
-                    self._orphans.add(int(stem))
                 self._disk.remove(self._directory / name)
         self._segments.sort(key=lambda segment: segment.base_offset)
         self._snapshot_offsets.sort()
@@ -176,6 +177,8 @@ class Loader:
         first = max((number for number, base in enumerate(bases) if base <= recovery_point), default=0)
         scan = _Scan(bases[first], self._leader_epochs)
         for number in range(first, len(self._segments)):
+            if self._interrupted():
+                raise RecoveryInterrupted
             if not scan.check(self._segments[number], recovery_point):
                 self._drop_segments_after(number)
                 break

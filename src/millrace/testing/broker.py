@@ -118,7 +118,7 @@ class Broker(_TestBroker):
         self._broker = RealBroker(config, clock=self._clock, disk=self.disk)
         self._broker.interceptors.update(self._faults)
         try:
-            asyncio.run_coroutine_threadsafe(self._broker.start(), self._loop).result(START_SECONDS)
+            asyncio.run_coroutine_threadsafe(_start(self._broker), self._loop).result(START_SECONDS)
         except BaseException:
             self._broker = None
             self._end_loop()
@@ -165,6 +165,11 @@ class Broker(_TestBroker):
             interceptors.update(self._faults)
             for gone in interceptors.keys() - self._faults.keys():
                 del interceptors[gone]
+
+
+async def _start(broker: RealBroker) -> None:
+    await broker.start()
+    await broker.opened()
 
 
 class BrokerProcess(_TestBroker):

@@ -106,10 +106,10 @@ class _FailingPartitions:
     def __init__(self, error: Error, message: str | None) -> None:
         self._error = KafkaError(error, message)
 
-    def get(self, topic: str, index: int) -> NoReturn:
+    def leader(self, topic: str, index: int) -> NoReturn:
         raise self._error
 
-    def get_by_id(self, topic_id: bytes, index: int) -> NoReturn:
+    def leader_by_id(self, topic_id: bytes, index: int) -> NoReturn:
         raise self._error
 
     def topic_name(self, topic_id: bytes) -> NoReturn:

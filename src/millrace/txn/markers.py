@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from millrace.errors import Error, KafkaError
-from millrace.replication.partitions import Partitions
+from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.timers import Timers
 from millrace.txn.transaction import TopicPartition, Transaction
 
@@ -30,7 +30,7 @@ class Markers:
     """
 
     def __init__(
-        self, partitions: Partitions, timers: Timers, record_completion: Callable[[Transaction], None]
+        self, partitions: HostedPartitions, timers: Timers, record_completion: Callable[[Transaction], None]
     ) -> None:
         self._partitions = partitions
         self._timers = timers
@@ -60,7 +60,7 @@ class Markers:
 
     def _mark(self, partition: TopicPartition, transaction: Transaction, coordinator_epoch: int) -> None:
         try:
-            self._partitions.get(*partition).write_marker(
+            self._partitions.leader(*partition).write_marker(
                 transaction.producer_id,
                 transaction.producer_epoch,
                 transaction.state.committed,

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 
+from millrace.errors import Error, KafkaError
 from millrace.storage.log_dir import LogDir
 
 BLOCK_SIZE = 1000
@@ -16,15 +17,24 @@ class ProducerIds:
     not thread-safe.
     """
 
-    def __init__(self, log_dir: LogDir, in_use: Iterable[int] = ()) -> None:
-        """`in_use` counts where nothing is written down yet, as in a directory taken over from Kafka."""
+    def __init__(self, log_dir: LogDir) -> None:
         self._path = log_dir.path / _FILE_NAME
         self._disk = log_dir.disk
         written = self._read()
-        self._next = self._end = max(in_use, default=-1) + 1 if written is None else written
+        self.is_ready = written is not None
+        """Whether ids can be given out: false where nothing is written down, until `begin_after`."""
+        self._next = self._end = written or 0
+
+    def begin_after(self, in_use: Iterable[int]) -> None:
+        """Begin after the ids that logs know, as in a directory taken over from Kafka."""
+        if not self.is_ready:
+            self.is_ready = True
+            self.skip_past(max(in_use, default=-1))
 
     def allocate(self) -> int:
         """An id that was never given before."""
+        if not self.is_ready:
+            raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS, "The logs are still being opened.")
         if self._next == self._end:
             self._take_block()
         producer_id = self._next

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator
 
 from millrace.clock import Clock
 from millrace.config import BrokerConfig
-from millrace.coordinator.runtime import PartitionCount, Runtime
+from millrace.coordinator.runtime import Runtime
 from millrace.errors import Error, KafkaError
-from millrace.replication.partitions import Partitions
+from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.timers import Timers
 from millrace.txn.ending import repeats_end, repeats_end_by_epoch
 from millrace.txn.markers import Markers
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 TRANSACTION_TOPIC = "__transaction_state"
 
-CreateTopic = Callable[[str, int, dict[str, str]], object]
+CreateTopic = Callable[[str, int, dict[str, str]], Awaitable[object]]
 """Creates an internal topic: name, partitions, configs."""
 
 
@@ -44,8 +44,8 @@ class Transactions:
     def __init__(
         self,
         *,
-        topics: Mapping[str, PartitionCount],
-        partitions: Partitions,
+        partition_count: Callable[[str], int | None],
+        partitions: HostedPartitions,
         producer_ids: ProducerIds,
         create_topic: CreateTopic,
         config: BrokerConfig,
@@ -62,7 +62,7 @@ class Transactions:
             TRANSACTION_TOPIC,
             SCHEMAS,
             lambda index: TransactionShard(index, self._loaded),
-            topics=topics,
+            partition_count=partition_count,
             partitions=partitions,
             create_topic=lambda: create_topic(
                 TRANSACTION_TOPIC, config.transaction_state_log_num_partitions, self._topic_configs()
@@ -262,7 +262,7 @@ class Transactions:
         self._markers.complete(prepared, self._coordinator_epoch(prepared.transactional_id))
 
     def _coordinator_epoch(self, transactional_id: str) -> int:
-        return self._partitions.get(
+        return self._partitions.leader(
             TRANSACTION_TOPIC, self.runtime.partition_of(transactional_id)
         ).leader_epoch
 

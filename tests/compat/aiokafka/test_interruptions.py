@@ -38,7 +38,7 @@ async def test_a_lost_answer_makes_no_duplicate(own_broker: Broker, own_clients:
     assert (await producer.send_and_wait(topic, b"2")).offset == 2
     records = await own_clients.read(await own_clients.consumer(topic), 3)
     assert [record.value for record in records] == [b"0", b"1", b"2"]
-    assert own_broker.broker.partitions.get(topic, 0).high_watermark == 3
+    assert own_broker.broker.partitions.leader(topic, 0).high_watermark == 3
 
 
 async def test_a_topic_recreated_under_a_producer_and_a_consumer(topic: str) -> None:

@@ -139,7 +139,7 @@ def test_a_waiting_consumer_gets_a_record_at_once(clients: Clients, broker: Brok
 
 
 def await_parked_fetch(broker: Broker, topic: str) -> None:
-    partition = broker.broker.partitions.get(topic, 0)
+    partition = broker.broker.partitions.leader(topic, 0)
     deadline = time.monotonic() + 20
     while not partition.parked:
         assert time.monotonic() < deadline, "no fetch waits at the broker"

@@ -64,7 +64,7 @@ def test_a_lost_answer_makes_no_duplicate(own_broker: Broker, own_clients: Clien
         3,
     )
     assert [(message.offset(), message.value()) for message in messages] == [(0, b"0"), (1, b"1"), (2, b"2")]
-    assert own_broker.broker.partitions.get(topic, 0).high_watermark == 3
+    assert own_broker.broker.partitions.leader(topic, 0).high_watermark == 3
 
 
 def test_a_topic_recreated_under_a_producer_and_a_consumer(topic: str) -> None:
@@ -78,10 +78,10 @@ def test_a_topic_recreated_under_a_producer_and_a_consumer(topic: str) -> None:
         consumer = clients.consumer(topic, auto_offset_reset="earliest", **(quick | EAGER_CONSUMER))
         for number in range(5):
             clients.deliver(producer, topic, b"old %d" % number)
-        first_id = broker.broker.cluster.topics[topic].topic_id
+        first_id = broker.broker.node.metadata.image.topics[topic].topic_id
         admin.delete_topics([topic])[topic].result(20)
         admin.create_topics([NewTopic(topic, 2)])[topic].result(20)
-        assert broker.broker.cluster.topics[topic].topic_id != first_id
+        assert broker.broker.node.metadata.image.topics[topic].topic_id != first_id
         _deliver_when_found(clients, producer, topic, b"new")
         _read_up_to(consumer, b"new")
         clients.close()

@@ -38,7 +38,7 @@ def test_a_lost_answer_makes_no_duplicate(own_broker: Broker, own_clients: Clien
     own_broker.on("Produce", drop_answer(times=1))
     assert producer.send(topic, b"1").get(SECONDS).offset == 1
     assert producer.send(topic, b"2").get(SECONDS).offset == 2
-    assert own_broker.broker.partitions.get(topic, 0).high_watermark == 3
+    assert own_broker.broker.partitions.leader(topic, 0).high_watermark == 3
 
 
 def test_a_topic_recreated_under_a_producer_and_a_consumer(topic: str) -> None:

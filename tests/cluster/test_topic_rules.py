@@ -1,13 +1,18 @@
 """Rules for names, partitions and replicas."""
 
+from collections import Counter
+
 import pytest
 
-from millrace.cluster.metadata import (
-    Topic,
+from millrace.cluster.image import TopicImage
+from millrace.cluster.placement import place_replicas
+from millrace.cluster.topic_rules import (
     check_assignments,
+    check_auto_creation,
     check_topic_name,
     new_uuid,
 )
+from millrace.config import BrokerConfig
 from millrace.errors import Error, KafkaError
 from millrace.wire.schema import ZERO_UUID, uuid_to_text
 
@@ -46,8 +51,8 @@ def test_ids_are_never_reserved_and_never_look_like_a_flag() -> None:
 
 
 def test_the_coordinators_topics_are_internal() -> None:
-    assert Topic("__consumer_offsets", new_uuid(), 1).internal
-    assert not Topic("__mine", new_uuid(), 1).internal
+    assert TopicImage("__consumer_offsets", new_uuid(), ()).internal
+    assert not TopicImage("__mine", new_uuid(), ()).internal
 
 
 @pytest.mark.parametrize(
@@ -63,3 +68,26 @@ def test_bad_assignments_are_refused(assignments: dict[int, list[int]], reason: 
     with pytest.raises(KafkaError, match=reason) as raised:
         check_assignments(assignments, brokers=[1])
     assert raised.value.error is Error.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_auto_creation_can_be_switched_off() -> None:
+    check_auto_creation(BrokerConfig.from_properties({}), "orders")
+    config = BrokerConfig.from_properties({"auto.create.topics.enable": "false"})
+    with pytest.raises(KafkaError) as unknown:
+        check_auto_creation(config, "orders")
+    assert unknown.value.error is Error.UNKNOWN_TOPIC_OR_PARTITION
+    with pytest.raises(KafkaError) as illegal:
+        check_auto_creation(config, "a/b")
+    assert illegal.value.error is Error.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.parametrize("brokers", [1, 3, 5])
+@pytest.mark.parametrize("factor", [1, 3])
+def test_replicas_are_spread_evenly_over_different_brokers(brokers: int, factor: int) -> None:
+    factor = min(factor, brokers)
+    placed = place_replicas(range(10, 10 + brokers), 60, factor)
+    assert all(len(set(replicas)) == factor for replicas in placed)
+    leaders = Counter(replicas[0] for replicas in placed)
+    assert set(leaders.values()) == {60 // brokers}
+    held = Counter(broker for replicas in placed for broker in replicas)
+    assert max(held.values()) - min(held.values()) <= 60 // brokers

@@ -1,0 +1,228 @@
+"""The metadata of a broker that is alone, in files of its first data directory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+
+from millrace.cluster.configs import check_broker_settings
+from millrace.cluster.image import ALL_BROKERS, BrokerImage, ClusterImage, TopicImage
+from millrace.cluster.store import PartitionStates, Subscriber
+from millrace.cluster.topic_files import TopicFiles
+from millrace.cluster.topic_rules import DEFAULT, check_topic_configs, grown_topic, new_topic
+from millrace.config import BrokerConfig
+from millrace.errors import Error, KafkaError
+from millrace.storage.log_dir import LogDir
+from millrace.wire.schema import ZERO_UUID
+
+logger = logging.getLogger(__name__)
+
+RunInThread = Callable[[Callable[[], object]], "asyncio.Future[object]"]
+
+
+class FileStore:
+    """A `MetadataStore` of one broker. Owned by the broker loop; not thread-safe.
+
+    A topic's file is written before its directories are made, and renamed before they are removed. Whatever a
+    killed broker left half done is completed at the next start.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        log_dir: LogDir,
+        cluster_id: str,
+        *,
+        run_in_thread: RunInThread,
+        adopt: Callable[[], Sequence[TopicImage]],
+    ) -> None:
+        """`adopt` finds the topics of a directory that has logs but no metadata."""
+        self._config = config
+        self._disk = log_dir.disk
+        self._run_in_thread = run_in_thread
+        self._files = TopicFiles(log_dir.path / "metadata" / "topics", log_dir.disk, config.node_id)
+        self._broker_configs_path = log_dir.path / "metadata" / "broker-configs.json"
+        self._subscribers: list[Subscriber] = []
+        self._changing = asyncio.Lock()
+        self._image = ClusterImage(
+            cluster_id,
+            controller=config.node_id,
+            broker_configs=self._read_broker_configs(),
+            deleting=MappingProxyType({topic.topic_id: topic.name for topic in self._files.deleting()}),
+        )
+        if self._files.created:
+            for topic in adopt():
+                self._files.save(topic)
+        self._image = self._image.with_topics(self._files.live())
+        config.set_dynamic(*self._layers(self._image))
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._image
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        self._subscribers.append(subscriber)
+
+    async def _announce(self) -> None:
+        """Let every subscriber act on the newest image."""
+        for subscriber in self._subscribers:
+            await subscriber(self._image)
+
+    async def register(self, broker: BrokerImage) -> None:
+        self._image = self._image.with_broker(broker)
+        await self._announce()
+
+    # Topics
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = DEFAULT,
+        replication_factor: int = DEFAULT,
+        *,
+        configs: Mapping[str, str] | None = None,
+        assignments: Mapping[int, Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> TopicImage:
+        async with self._changing:
+            topic = new_topic(
+                self._image,
+                self._config,
+                name,
+                partitions,
+                replication_factor,
+                configs=configs,
+                assignments=assignments,
+            )
+            if validate_only:
+                return replace(topic, topic_id=ZERO_UUID)
+            await self._write(partial(self._files.save, topic))
+            self._image = self._image.with_topics([topic])
+        logger.info("created topic %s with %d partitions", name, topic.partitions)
+        await self._announce()
+        return topic
+
+    async def delete_topic(self, topic: TopicImage) -> None:
+        if not self._config.delete_topic_enable:
+            raise KafkaError(Error.TOPIC_DELETION_DISABLED)
+        async with self._changing:
+            # Another request may have deleted it while this one waited.
+            self._image.topic_by_id(topic.topic_id)
+            await self._write(partial(self._files.mark_deleting, topic))
+            self._image = self._image.without_topic(topic)
+        logger.info("deleted topic %s", topic.name)
+        await self._announce()
+        await self.finish_deletion(topic.topic_id)
+
+    async def finish_deletion(self, topic_id: bytes) -> None:
+        """Forget a deleted topic, whose logs are out of the way."""
+        await self._write(partial(self._files.remove_deleted, topic_id))
+        self._image = self._image.after_deletion(topic_id)
+
+    async def add_partitions(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        async with self._changing:
+            before = self._image.topic(name).partitions
+            topic = grown_topic(self._image, name, count, assignments)
+            if validate_only:
+                return
+            await self._write(partial(self._files.save, topic))
+            self._image = self._image.with_topics([topic])
+        logger.info("raised topic %s from %d to %d partitions", name, before, count)
+        await self._announce()
+
+    async def alter_partitions(self, states: PartitionStates) -> None:
+        async with self._changing:
+            known = {name: changed for name, changed in states.items() if name in self._image.topics}
+            image = self._image.with_partition_states(known)
+            for name in known:
+                # An offline replica is found again at each start; an epoch must never go back.
+                if _epochs(image.topics[name]) != _epochs(self._image.topics[name]):
+                    await self._write(partial(self._files.save, image.topics[name]))
+            self._image = image
+        await self._announce()
+
+    # Configs
+
+    async def set_topic_configs(
+        self, name: str, settings: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
+        async with self._changing:
+            topic = self._image.topic(name)
+            check_topic_configs(self._config, settings)
+            if validate_only or settings == topic.configs:
+                return
+            changed = replace(topic, configs=MappingProxyType(dict(settings)))
+            await self._write(partial(self._files.save, changed))
+            self._image = self._image.with_topics([changed])
+        await self._announce()
+
+    async def set_broker_configs(
+        self, broker: str, settings: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
+        async with self._changing:
+            before = self._image.broker_configs.get(broker, {})
+            check_broker_settings(before, settings, all_brokers=broker == ALL_BROKERS)
+            image = self._image.with_broker_configs(broker, MappingProxyType(dict(settings)))
+            self._check_topics_with(image)
+            if validate_only:
+                return
+            content = {name: dict(configs) for name, configs in image.broker_configs.items()}
+            await self._write(
+                lambda: self._disk.replace(
+                    self._broker_configs_path, json.dumps(content, indent=2).encode() + b"\n"
+                )
+            )
+            self._image = image
+            self._config.set_dynamic(*self._layers(image))
+        await self._announce()
+
+    def _check_topics_with(self, image: ClusterImage) -> None:
+        """Refuse broker configs that contradict what is set on a topic."""
+        self._config.set_dynamic(*self._layers(image))
+        try:
+            for topic in image.topics.values():
+                check_topic_configs(self._config, topic.configs)
+        finally:
+            self._config.set_dynamic(*self._layers(self._image))
+
+    def _layers(self, image: ClusterImage) -> tuple[dict[str, str], dict[str, str]]:
+        configs = image.broker_configs
+        return dict(configs.get(ALL_BROKERS, {})), dict(configs.get(str(self._config.node_id), {}))
+
+    def _read_broker_configs(self) -> Mapping[str, Mapping[str, str]]:
+        try:
+            content = json.loads(self._broker_configs_path.read_bytes())
+            return MappingProxyType({str(broker): dict(settings) for broker, settings in content.items()})
+        except FileNotFoundError:
+            return MappingProxyType({})
+        except (ValueError, TypeError, AttributeError) as error:
+            raise OSError(
+                f"the dynamic broker configs in {self._broker_configs_path} cannot be read ({error}); "
+                "repair or remove the file"
+            ) from error
+
+    async def _write(self, write: Callable[[], object]) -> None:
+        """Write metadata off the loop. A failed write is the client's to know."""
+        try:
+            await self._run_in_thread(write)
+        except OSError as error:
+            logger.error("cannot write metadata: %s", error)
+            raise KafkaError(
+                Error.KAFKA_STORAGE_ERROR, f"the broker cannot write its metadata: {error}"
+            ) from error
+
+
+def _epochs(topic: TopicImage) -> list[int]:
+    return [state.leader_epoch for state in topic.states]

@@ -1,0 +1,191 @@
+"""An immutable picture of the cluster: brokers, controller, topics, partition leaders, dynamic configs.
+
+A `MetadataStore` publishes a new image for every change. Readers take the current image once per request and
+never see half of a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+from millrace.errors import Error, KafkaError
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+NO_LEADER = -1
+NO_CONTROLLER = -1
+ALL_BROKERS = ""
+"""The name under which configs of all brokers are kept."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _nothing() -> Mapping[Any, Any]:
+    return MappingProxyType({})
+
+
+class Endpoint(NamedTuple):
+    """An address that clients connect to."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A broker and the endpoint that it advertises on each of its listeners."""
+
+    broker_id: int
+    endpoints: Mapping[str, Endpoint] = field(default_factory=_nothing)
+    rack: str | None = None
+
+
+class PartitionState(NamedTuple):
+    """The replicas of a partition and the one that leads it."""
+
+    replicas: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    offline: tuple[int, ...] = ()
+    """Replicas on a live broker that cannot open their log."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """A topic: the state of each partition, and the configs set on the topic."""
+
+    name: str
+    topic_id: bytes
+    states: tuple[PartitionState, ...]
+    configs: Mapping[str, str] = field(default_factory=_nothing)
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions."""
+        return len(self.states)
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.states[0].replicas) if self.states else 0
+
+    @property
+    def internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+    def with_states(self, states: Mapping[int, PartitionState]) -> TopicImage:
+        """The topic with other states of some of its partitions."""
+        return replace(
+            self, states=tuple(states.get(index, state) for index, state in enumerate(self.states))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """The cluster at one moment. Never changed; every change makes another image."""
+
+    cluster_id: str = ""
+    controller: int = NO_CONTROLLER
+    brokers: Mapping[int, BrokerImage] = field(default_factory=_nothing)
+    topics: Mapping[str, TopicImage] = field(default_factory=_nothing)
+    by_id: Mapping[bytes, TopicImage] = field(default_factory=_nothing, repr=False)
+    """The same topics by their ids."""
+    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
+    """Dynamic configs by broker, and under ALL_BROKERS the cluster-wide ones."""
+    deleting: Mapping[bytes, str] = field(default_factory=_nothing)
+    """Ids and names of deleted topics whose files may still exist."""
+    version: int = 0
+    """Rises whenever a topic is created, deleted or grows."""
+
+    # Reading
+
+    def topic(self, name: str) -> TopicImage:
+        try:
+            return self.topics[name]
+        except KeyError:
+            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION) from None
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage:
+        try:
+            return self.by_id[topic_id]
+        except KeyError:
+            raise KafkaError(Error.UNKNOWN_TOPIC_ID) from None
+
+    def partition_count(self, name: str) -> int | None:
+        """The number of partitions of a topic, None if there is no such topic."""
+        topic = self.topics.get(name)
+        return None if topic is None else len(topic.states)
+
+    def partition(self, name: str, index: int) -> PartitionState | None:
+        """The state of a partition, None if there is no such partition."""
+        topic = self.topics.get(name)
+        if topic is None or not 0 <= index < len(topic.states):
+            return None
+        return topic.states[index]
+
+    def offline_replicas(self, state: PartitionState) -> list[int]:
+        """The replicas of a partition whose broker is gone or cannot open their log."""
+        brokers, offline = self.brokers, state.offline
+        return [replica for replica in state.replicas if replica not in brokers or replica in offline]
+
+    def endpoint(self, broker_id: int, listener: str) -> Endpoint:
+        """The address of a broker on a listener."""
+        broker = self.brokers.get(broker_id)
+        if broker is None or listener not in broker.endpoints:
+            raise KafkaError(
+                Error.BROKER_NOT_AVAILABLE, f"Broker {broker_id} is not available on listener {listener}."
+            )
+        return broker.endpoints[listener]
+
+    def brokers_on(self, listener: str) -> Iterator[tuple[BrokerImage, Endpoint]]:
+        """The brokers that have a listener, with their addresses on it."""
+        for broker in self.brokers.values():
+            if listener in broker.endpoints:
+                yield broker, broker.endpoints[listener]
+
+    # Changing
+
+    def with_broker(self, broker: BrokerImage) -> ClusterImage:
+        return replace(self, brokers=_with(self.brokers, broker.broker_id, broker))
+
+    def with_topics(self, topics: Iterable[TopicImage]) -> ClusterImage:
+        """The image with new topics, or with other images of topics that it has."""
+        by_name, by_id, version = dict(self.topics), dict(self.by_id), self.version
+        for topic in topics:
+            known = by_name.get(topic.name)
+            if known is None or known.partitions != topic.partitions:
+                version = self.version + 1
+            by_name[topic.name] = by_id[topic.topic_id] = topic
+        return replace(self, topics=MappingProxyType(by_name), by_id=MappingProxyType(by_id), version=version)
+
+    def without_topic(self, topic: TopicImage) -> ClusterImage:
+        """The image without a topic, whose files may still exist."""
+        return replace(
+            self,
+            topics=_without(self.topics, topic.name),
+            by_id=_without(self.by_id, topic.topic_id),
+            deleting=_with(self.deleting, topic.topic_id, topic.name),
+            version=self.version + 1,
+        )
+
+    def with_partition_states(self, states: Mapping[str, Mapping[int, PartitionState]]) -> ClusterImage:
+        """The image with other states of some partitions, by topic and index."""
+        return self.with_topics(self.topics[name].with_states(changed) for name, changed in states.items())
+
+    def after_deletion(self, topic_id: bytes) -> ClusterImage:
+        """The image once the files of a deleted topic are gone."""
+        return replace(self, deleting=_without(self.deleting, topic_id))
+
+    def with_broker_configs(self, broker: str, configs: Mapping[str, str]) -> ClusterImage:
+        return replace(self, broker_configs=_with(self.broker_configs, broker, configs))
+
+
+def _with(mapping: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:
+    return MappingProxyType({**mapping, key: value})
+
+
+def _without(mapping: Mapping[K, V], key: K) -> Mapping[K, V]:
+    return MappingProxyType({known: value for known, value in mapping.items() if known != key})

@@ -1,0 +1,97 @@
+"""The seam between the broker and whatever keeps the cluster's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+from millrace.cluster.image import BrokerImage, ClusterImage, PartitionState, TopicImage
+from millrace.cluster.topic_rules import DEFAULT
+
+Subscriber: TypeAlias = Callable[[ClusterImage], Awaitable[None]]
+"""Acts on a new image. It may be called again before it has finished with the one before."""
+
+PartitionStates: TypeAlias = Mapping[str, Mapping[int, PartitionState]]
+"""States of some partitions, by topic and index."""
+
+
+class MetadataStore(Protocol):
+    """Keeps the metadata and publishes an image of it after every change.
+
+    A change returns when it is durable and the subscribers of this broker have acted on it: a topic that was
+    created can be used at once. A change that is refused raises KafkaError and changes nothing. Owned by the
+    broker loop; not thread-safe.
+    """
+
+    @property
+    def image(self) -> ClusterImage:
+        """The newest image."""
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Call the subscriber with every new image."""
+
+    async def register(self, broker: BrokerImage) -> None:
+        """Announce this broker and its endpoints."""
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = DEFAULT,
+        replication_factor: int = DEFAULT,
+        *,
+        configs: Mapping[str, str] | None = None,
+        assignments: Mapping[int, Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> TopicImage:
+        """Create a topic, or only check that it could be created."""
+
+    async def delete_topic(self, topic: TopicImage) -> None:
+        """Delete a topic. Its files are removed in the background."""
+
+    async def finish_deletion(self, topic_id: bytes) -> None:
+        """Forget a deleted topic: this broker has no files of it any more."""
+
+    async def add_partitions(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Raise a topic's number of partitions to `count`."""
+
+    async def set_topic_configs(
+        self, name: str, settings: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
+        """Replace what is set on a topic."""
+
+    async def set_broker_configs(
+        self, broker: str, settings: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
+        """Replace what is set dynamically on a broker, or under ALL_BROKERS on all of them."""
+
+    async def alter_partitions(self, states: PartitionStates) -> None:
+        """Replace the states of partitions: leaders, epochs, in-sync and offline replicas."""
+
+
+class LiveTopics:
+    """The topics of a store's newest image, for code that keeps a reference."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    @property
+    def topics(self) -> Mapping[str, TopicImage]:
+        return self._store.image.topics
+
+    @property
+    def by_id(self) -> Mapping[bytes, TopicImage]:
+        return self._store.image.by_id
+
+    @property
+    def version(self) -> int:
+        """Rises whenever a topic is created, deleted or grows."""
+        return self._store.image.version

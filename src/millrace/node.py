@@ -1,0 +1,221 @@
+"""A broker without its network: metadata, partitions, coordinators and upkeep, wired together.
+
+`open_node` is the only place that composes them. The broker puts a network in front; tests use it as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from millrace.api.fetch_sessions import FetchSessions
+from millrace.clock import Clock
+from millrace.cluster import identity
+from millrace.cluster.file_store import FileStore
+from millrace.cluster.image import BrokerImage
+from millrace.cluster.store import LiveTopics, MetadataStore
+from millrace.config import BrokerConfig
+from millrace.coordinator.runtime import Runtime
+from millrace.disk import Disk
+from millrace.errors import Error, KafkaError
+from millrace.groups.coordinator import Groups
+from millrace.replication.adoption import find_topics
+from millrace.replication.hosted_partitions import HostedPartitions
+from millrace.replication.reconciler import Reconciler
+from millrace.replication.upkeep import Upkeep
+from millrace.replication.waiting import Woken
+from millrace.storage.cleaner import Cleaner
+from millrace.storage.log_dir import LogDir
+from millrace.timers import Timers
+from millrace.txn.producer_ids import ProducerIds
+from millrace.txn.transactions import Transactions
+
+logger = logging.getLogger(__name__)
+
+FETCH_SESSION_EVICTION_MS = 120_000
+
+RunInThread: TypeAlias = "Callable[[Callable[[], Any]], asyncio.Future[Any]]"
+"""Runs work that waits for a disk off the loop."""
+
+
+@dataclass(slots=True)
+class Node:
+    """The parts of an open broker. Owned by the broker loop; not thread-safe."""
+
+    config: BrokerConfig
+    metadata: MetadataStore
+    partitions: HostedPartitions
+    reconciler: Reconciler
+    producer_ids: ProducerIds
+    fetch_sessions: FetchSessions
+    woken: Woken
+    groups: Groups
+    transactions: Transactions
+    upkeep: Upkeep
+    cleaner: Cleaner
+    clock: Clock
+    timers: Timers
+    loop: asyncio.AbstractEventLoop
+    run_in_thread: RunInThread
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
+    _loading: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
+
+    # Starting
+
+    async def start(self, broker: BrokerImage) -> None:
+        """Announce this broker, and begin to open its logs. A partition is served once its log is open."""
+        await self.metadata.register(broker)
+        self._load_when_elected(self.groups.runtime)
+        self._load_when_elected(self.transactions.runtime)
+        self.reconciler.on_deleted.append(self.groups.forget_topic)
+        await self.reconciler.start()
+        if not self.reconciler.opening:
+            self._begin_producer_ids()
+
+    def _load_when_elected(self, runtime: Runtime[Any]) -> None:
+        def elected(index: int, leader_epoch: int) -> None:
+            if runtime.elected(index, leader_epoch):
+                self._loading.add(self._spawn(runtime.load()))
+
+        self.reconciler.on_elected[runtime.topic] = elected
+        self.reconciler.on_resigned[runtime.topic] = runtime.resigned
+
+    async def opened(self) -> None:
+        """Wait until every log is open, or known to be unusable."""
+        await self.reconciler.settled()
+
+    async def settled(self) -> None:
+        """Wait until every log is open and every coordinator has loaded its state."""
+        await self.opened()
+        while self._loading:
+            await asyncio.wait((self._loading.pop(),))
+
+    def run(self) -> None:
+        """Begin the work that repeats: flushing, retention, compaction, expiration."""
+        self.upkeep.start()
+        self.transactions.start()
+        self._spawn(self.groups.expire_forever())
+        self._spawn(self._after_opening())
+
+    async def _after_opening(self) -> None:
+        await self.opened()
+        self._begin_producer_ids()
+        self.cleaner.start()
+
+    def _begin_producer_ids(self) -> None:
+        if not self.producer_ids.is_ready:
+            self.producer_ids.begin_after(
+                producer.producer_id
+                for partition in self.partitions
+                for producer in partition.log.active_producers()
+            )
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # Stopping
+
+    async def stop(self) -> None:
+        """End all work in the background. The logs stay open, for `partitions.close` or `abandon`."""
+        await self.reconciler.stop()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.cleaner.stop()
+        await self.upkeep.stop()
+
+
+def open_node(
+    config: BrokerConfig,
+    log_dirs: list[LogDir],
+    *,
+    clock: Clock,
+    disk: Disk,
+    timers: Timers,
+    loop: asyncio.AbstractEventLoop,
+    run_in_thread: RunInThread,
+    store: MetadataStore | None = None,
+) -> Node:
+    """Compose a broker from its config and data directories; `start` brings it to life.
+
+    Without a store the broker is alone and keeps its metadata in files. Raises OSError or ConfigError if a
+    directory cannot be used.
+    """
+    cluster_id = identity.claim(log_dirs, config)
+    metadata = store or FileStore(
+        config,
+        log_dirs[0],
+        cluster_id,
+        run_in_thread=run_in_thread,
+        adopt=lambda: find_topics(log_dirs, config.node_id),
+    )
+    partitions = HostedPartitions(
+        log_dirs,
+        clock=clock,
+        disk=disk,
+        run_later=run_in_thread,
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
+    )
+    producer_ids = ProducerIds(log_dirs[0])
+
+    def partition_count(topic: str) -> int | None:
+        return metadata.image.partition_count(topic)
+
+    async def create_internal_topic(name: str, count: int, configs: dict[str, str]) -> None:
+        try:
+            await metadata.create_topic(name, count, configs=configs)
+        except KafkaError as error:
+            # Two requests may need it at the same time.
+            if error.error is not Error.TOPIC_ALREADY_EXISTS:
+                raise
+
+    upkeep = Upkeep(partitions, config, clock=clock, run_in_thread=run_in_thread)
+    return Node(
+        config=config,
+        metadata=metadata,
+        partitions=partitions,
+        reconciler=Reconciler(metadata, partitions, config, run_in_thread=run_in_thread),
+        producer_ids=producer_ids,
+        fetch_sessions=FetchSessions(
+            config.max_incremental_fetch_session_cache_slots, FETCH_SESSION_EVICTION_MS, clock
+        ),
+        woken=Woken(loop),
+        groups=Groups(
+            topics=LiveTopics(metadata),
+            partition_count=partition_count,
+            partitions=partitions,
+            create_topic=create_internal_topic,
+            config=config,
+            clock=clock,
+            timers=timers,
+        ),
+        transactions=Transactions(
+            partition_count=partition_count,
+            partitions=partitions,
+            producer_ids=producer_ids,
+            create_topic=create_internal_topic,
+            config=config,
+            clock=clock,
+            timers=timers,
+        ),
+        upkeep=upkeep,
+        cleaner=Cleaner(
+            lambda: (partition.log for partition in partitions),
+            config,
+            clock=clock,
+            disk=disk,
+            run_in_thread=run_in_thread,
+            remove_later=upkeep.remove_later,
+        ),
+        clock=clock,
+        timers=timers,
+        loop=loop,
+        run_in_thread=run_in_thread,
+    )

@@ -1,0 +1,288 @@
+"""The partitions that this broker hosts: their logs, and which of them it leads."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeVar
+
+from millrace.clock import Clock
+from millrace.cluster.image import ClusterImage
+from millrace.config import LogConfig
+from millrace.disk import Disk
+from millrace.errors import Error, KafkaError
+from millrace.replication.partition import Partition
+from millrace.storage.log import PRODUCER_ID_EXPIRATION_MS, Log
+from millrace.storage.log_dir import LogDir, doomed_path
+
+logger = logging.getLogger(__name__)
+
+Key = TypeVar("Key")
+RunLater = Callable[[Callable[[], object]], object]
+"""Runs slow file work off the loop."""
+
+
+class HostedPartitions:
+    """Owned by the broker loop; not thread-safe. The reconciler opens, leads and removes; others look up."""
+
+    def __init__(
+        self,
+        log_dirs: list[LogDir],
+        *,
+        clock: Clock,
+        disk: Disk,
+        run_later: RunLater,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+    ) -> None:
+        self.log_dirs = log_dirs
+        self.image = ClusterImage()
+        """The newest image: it tells unknown partitions from those that another broker leads."""
+        self._clock = clock
+        self._disk = disk
+        self._run_later = run_later
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._by_topic: dict[str, dict[int, Partition]] = {}
+        self._led: dict[str, dict[int, Partition]] = {}
+        self._led_by_id: dict[bytes, dict[int, Partition]] = {}
+        self._homes: dict[tuple[str, int], LogDir] = {}
+        self._offline: dict[tuple[str, int], str] = {}
+        self._stopping = threading.Event()
+        for log_dir in log_dirs:
+            for name, index in log_dir.partitions():
+                self._homes[name, index] = log_dir
+            for doomed in log_dir.doomed_directories():
+                run_later(partial(shutil.rmtree, doomed, ignore_errors=True))
+
+    # Looking up
+
+    def leader(self, topic: str, index: int) -> Partition:
+        """A partition that this broker leads.
+
+        Raises NOT_LEADER_OR_FOLLOWER if another broker leads it or its log is not open yet,
+        KAFKA_STORAGE_ERROR if its log cannot be opened, and UNKNOWN_TOPIC_OR_PARTITION if there is none.
+        """
+        try:
+            return self._led[topic][index]
+        except KeyError:
+            raise self._not_led(topic, index) from None
+
+    def leader_by_id(self, topic_id: bytes, index: int) -> Partition:
+        try:
+            return self._led_by_id[topic_id][index]
+        except KeyError:
+            raise self._not_led(self.topic_name(topic_id), index) from None
+
+    def _not_led(self, topic: str, index: int) -> KafkaError:
+        reason = self._offline.get((topic, index))
+        if reason is not None:
+            return KafkaError(Error.KAFKA_STORAGE_ERROR, reason)
+        if self.image.partition(topic, index) is None:
+            return KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+        return KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
+
+    def topic_name(self, topic_id: bytes) -> str:
+        return self.image.topic_by_id(topic_id).name
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        """A partition whose log is open here, whoever leads it."""
+        return self._by_topic.get(topic, {}).get(index)
+
+    def of_topic(self, topic: str) -> list[Partition]:
+        return list(self._by_topic.get(topic, {}).values())
+
+    def in_dir(self, log_dir: LogDir) -> list[Partition]:
+        return [partition for partition in self if self._homes[partition.topic, partition.index] is log_dir]
+
+    def offline_reason(self, topic: str, index: int) -> str | None:
+        """Why a partition's log could not be opened, if so."""
+        return self._offline.get((topic, index))
+
+    def __iter__(self) -> Iterator[Partition]:
+        for of_topic in self._by_topic.values():
+            yield from of_topic.values()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_topic.values()))
+
+    # Opening and removing
+
+    def opening(self, topic: str, topic_id: bytes, index: int, config: LogConfig) -> Callable[[], Log]:
+        """The slow work of opening a partition's log, new or as it was left; for a thread.
+
+        Its result goes to `opened`, its failure to `failed`.
+        """
+        key = (topic, index)
+        known_home = self._homes.get(key)
+        home = self._homes[key] = known_home or self._emptiest_dir()
+        if known_home is None:
+            self._clear(home, topic, index)
+        recovery_point, log_start_offset = home.recovery_point(*key), home.log_start_offset(*key)
+
+        def open_log() -> Log:
+            log = Log.open(
+                home.partition_path(topic, index),
+                config,
+                clock=self._clock,
+                disk=self._disk,
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+                clean=home.clean_shutdown,
+                producer_id_expiration_ms=self._producer_id_expiration_ms,
+                interrupted=self._stopping.is_set,
+            )
+            home.write_partition_metadata(topic, index, topic_id)
+            return log
+
+        return open_log
+
+    def stop_opening(self) -> None:
+        """Let the recovery of logs that are being opened end soon."""
+        self._stopping.set()
+
+    def opened(self, topic: str, topic_id: bytes, index: int, log: Log) -> Partition:
+        """Host a partition whose log has been opened."""
+        partition = Partition(topic, topic_id, index, log)
+        self._by_topic.setdefault(topic, {})[index] = partition
+        return partition
+
+    def failed(self, topic: str, index: int, error: Exception) -> None:
+        """Take a partition whose log cannot be opened out of service; the others are not affected."""
+        home = self._homes[topic, index]
+        reason = f"the log of {topic}-{index} in {home.path} cannot be opened: {error}"
+        logger.error("%s; the other partitions are served", reason)
+        self._offline[topic, index] = reason
+
+    def lead(self, partition: Partition) -> None:
+        """Serve a partition as its leader."""
+        self._led.setdefault(partition.topic, {})[partition.index] = partition
+        self._led_by_id.setdefault(partition.topic_id, {})[partition.index] = partition
+
+    def leads(self, partition: Partition) -> bool:
+        return partition.index in self._led.get(partition.topic, ())
+
+    def follow(self, partition: Partition) -> None:
+        """Stop serving a partition as its leader."""
+        _drop(self._led, partition.topic, partition.index)
+        _drop(self._led_by_id, partition.topic_id, partition.index)
+
+    def _clear(self, home: LogDir, topic: str, index: int) -> None:
+        """Drop what failing disks may have kept of a deleted topic of this name."""
+        home.forget({(topic, index)})
+        directory = home.partition_path(topic, index)
+        if directory.exists():
+            doomed = doomed_path(directory)
+            self._disk.rename(directory, doomed)
+            self._run_later(partial(shutil.rmtree, doomed, ignore_errors=True))
+
+    def _emptiest_dir(self) -> LogDir:
+        if len(self.log_dirs) == 1:
+            return self.log_dirs[0]
+        homes = list(self._homes.values())
+        return min(self.log_dirs, key=homes.count)
+
+    def remove(self, topic: str, indexes: set[int]) -> None:
+        """Stop hosting partitions at once; their files are removed in the background.
+
+        Raises KafkaError if a directory cannot be renamed; the other directories are removed all the same.
+        """
+        keys = {(topic, index) for index in indexes if (topic, index) in self._homes}
+        homes = {key: self._homes.pop(key) for key in keys}
+        for log_dir in self.log_dirs:
+            self._forget_checkpoints(log_dir, {key for key, home in homes.items() if home is log_dir})
+        failures: list[KafkaError] = []
+        for key, home in homes.items():
+            self._offline.pop(key, None)
+            partition = self.find(*key)
+            if partition is None:
+                self._remove_unopened(home, *key)
+                continue
+            self.follow(partition)
+            _drop(self._by_topic, *key)
+            try:
+                self._run_later(partition.log.delete())
+            except KafkaError as failure:
+                failures.append(failure)
+            partition.wake()
+        if failures:
+            raise failures[0]
+
+    def _remove_unopened(self, home: LogDir, topic: str, index: int) -> None:
+        try:
+            self._clear(home, topic, index)
+        except OSError as error:
+            # The cause that kept the log from being opened may keep it from being removed.
+            logger.warning("%s: cannot remove %s-%d: %s", home.path, topic, index, error)
+
+    def _forget_checkpoints(self, log_dir: LogDir, partitions: set[tuple[str, int]]) -> None:
+        try:
+            log_dir.forget(partitions)
+        except OSError as error:
+            # A full disk gets room by deleting, so deleting must not fail for lack of room.
+            logger.warning(
+                "%s: cannot drop the checkpoints of deleted partitions yet: %s", log_dir.path, error
+            )
+
+    def forget(self, topic: str, index: int) -> None:
+        """Ignore from now on a partition directory that was found at the start."""
+        home = self._homes.pop((topic, index), None)
+        if home is not None:
+            home.forget({(topic, index)})
+
+    def reconfigure(self, topic: str, config: LogConfig) -> None:
+        for partition in self.of_topic(topic):
+            partition.log.config = config
+
+    # Stopping
+
+    def close(self) -> None:
+        """Flush and close every log, and mark the stop as clean; what cannot be written costs a recovery."""
+        failed = any(self.find(*key) is None for key in self._homes)
+        for partition in self:
+            try:
+                partition.log.close()
+            except (OSError, KafkaError) as error:
+                failed = True
+                logger.error("cannot close the log of %s-%d: %s", partition.topic, partition.index, error)
+        for log_dir in self.log_dirs:
+            try:
+                self._checkpoint(log_dir)
+                if not failed:
+                    log_dir.mark_clean_shutdown()
+            except OSError as error:
+                logger.error("cannot mark the stop as clean in %s: %s", log_dir.path, error)
+            log_dir.close()
+
+    def abandon(self) -> None:
+        """Let go of every file as a killed process would."""
+        for partition in self:
+            partition.log.abandon()
+        for log_dir in self.log_dirs:
+            log_dir.close()
+
+    def checkpoint(self) -> None:
+        """Write down how far each log is known to be on disk, and where it starts."""
+        for log_dir in self.log_dirs:
+            self._checkpoint(log_dir)
+
+    def _checkpoint(self, log_dir: LogDir) -> None:
+        hosted = self.in_dir(log_dir)
+        # Logs that are not open, or not yet, keep what was written of them before.
+        unopened = [key for key, home in self._homes.items() if home is log_dir and self.find(*key) is None]
+        log_dir.write_recovery_points(
+            {key: log_dir.recovery_point(*key) for key in unopened}
+            | {(p.topic, p.index): p.log.recovery_point for p in hosted}
+        )
+        log_dir.write_log_start_offsets(
+            {key: log_dir.log_start_offset(*key) for key in unopened}
+            | {(p.topic, p.index): p.log.log_start_offset for p in hosted}
+        )
+
+
+def _drop(partitions: dict[Key, dict[int, Partition]], key: Key, index: int) -> None:
+    hosted = partitions.get(key, {})
+    hosted.pop(index, None)
+    if not hosted:
+        partitions.pop(key, None)
