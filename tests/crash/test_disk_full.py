@@ -128,14 +128,21 @@ def test_a_failing_flush_makes_one_log_read_only_until_the_next_start(
     assert len(read_all(broker.bootstrap, "precious", 0).values) == 5
 
 
-def test_stopping_on_a_failing_disk_still_stops(caplog: pytest.LogCaptureFixture) -> None:
-    broker = Broker()
-    with broker:
+def test_a_stop_that_could_not_flush_every_log_is_not_marked_as_clean(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mark = tmp_path / ".kafka_cleanshutdown"
+    with Broker(data_dir=tmp_path) as broker:
         create(broker.bootstrap, TOPIC)
-        send(broker.bootstrap, TOPIC, 1)
+        assert send(broker.bootstrap, TOPIC, 1) == 1
+        broker.restart()
+        assert send(broker.bootstrap, TOPIC, 1) == 1
         broker.disk.fail_next_fsync()
     assert "cannot close the log" in caplog.text
-    assert not (broker.data_dir / ".kafka_cleanshutdown").exists()
+    assert not mark.exists()
+    with Broker(data_dir=tmp_path) as broker:
+        assert len(read_all(broker.bootstrap, TOPIC, 0).values) == 2
+    assert mark.exists()
 
 
 def fill(path: Path) -> Path:

@@ -369,22 +369,33 @@ async def test_a_file_that_has_become_shorter_ends_the_connection(tmp_path: Path
         await until(lambda: not server.connections)
 
 
-async def test_a_reader_that_does_not_read_is_not_served_further() -> None:
-    handled = 0
+async def test_requests_of_a_client_that_does_not_read_stay_in_the_kernel() -> None:
+    handled: list[bytes] = []
 
     def dispatch(request: memoryview) -> Reply:
-        nonlocal handled
-        handled += 1
-        return [frame(b"x" * 1_000_000)]
+        handled.append(bytes(request))
+        # More than all the buffers between the two sockets take.
+        return [frame(b"x" * 50_000_000 if len(handled) == 1 else bytes(request))]
 
-    async with serving(dispatch) as (_, port):
+    async with serving(dispatch) as (server, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
         reader._transport.pause_reading()  # type: ignore[attr-defined]
-        for _ in range(200):
-            writer.write(frame(b"give me more"))
-            await asyncio.sleep(0.0005)
-        assert handled < 100, "answers pile up in memory for a client that does not take them"
-        writer.transport.abort()
+        writer.write(frame(b"the first"))
+        await until(lambda: len(handled) == 1)
+        (client,) = server.connections
+        await until(lambda: client.busy)
+        requests = [b"request %d" % number for number in range(50)]
+        for request in requests:
+            writer.write(frame(request))
+            # Each is a piece of its own, which the server could read by itself.
+            await asyncio.sleep(0)
+        await until(lambda: unread_bytes(client) == len(b"".join(map(frame, requests))))
+        assert len(handled) == 1, "replies pile up in memory for a client that does not read them"
+
+        reader._transport.resume_reading()  # type: ignore[attr-defined]
+        assert len(await read_frame(reader)) == 50_000_000
+        assert [await read_frame(reader) for _ in requests] == requests
+        writer.close()
 
 
 async def test_memory_for_unfinished_frames_is_bounded_and_everyone_gets_through() -> None:
