@@ -17,6 +17,7 @@ from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
 from millrace.storage.log import PRODUCER_ID_EXPIRATION_MS, Log
 from millrace.storage.log_dir import LogDir, doomed_path
+from millrace.storage.recovery import RecoveryInterrupted
 
 logger = logging.getLogger(__name__)
 
@@ -122,6 +123,8 @@ class HostedPartitions:
         recovery_point, log_start_offset = home.recovery_point(*key), home.log_start_offset(*key)
 
         def open_log() -> Log:
+            if self._stopping.is_set():
+                raise RecoveryInterrupted
             log = Log.open(
                 home.partition_path(topic, index),
                 config,
@@ -139,7 +142,7 @@ class HostedPartitions:
         return open_log
 
     def stop_opening(self) -> None:
-        """Let the recovery of logs that are being opened end soon."""
+        """Open no further log, and let the recovery of those that are being opened end soon."""
         self._stopping.set()
 
     def opened(self, topic: str, topic_id: bytes, index: int, log: Log) -> Partition:

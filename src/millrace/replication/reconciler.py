@@ -87,10 +87,8 @@ class Reconciler:
             await asyncio.wait(waiting)
 
     async def stop(self) -> None:
-        """Open no further log, and wait for the threads that are opening one."""
+        """Open no further log, and wait for the threads that open one: the lock must outlive them."""
         self._hosted.stop_opening()
-        for opening in self._opening.values():
-            opening.cancel()
         await self.settled()
 
     def _finish_deletion(self, topic_id: bytes, name: str) -> None:
@@ -192,8 +190,6 @@ class Reconciler:
     def _opened(self, topic: TopicImage, index: int, opening: asyncio.Future[Log]) -> None:
         key = (topic.name, index)
         del self._opening[key]
-        if opening.cancelled():
-            return
         try:
             log = opening.result()
         except RecoveryInterrupted:
