@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from millrace.cli import millrace
-from millrace.cli.options import BOOTSTRAP_VARIABLE
+from millrace.cli.terminal.options import BOOTSTRAP_VARIABLE
 from millrace.testing import Broker
 
 Run = Callable[..., Result]

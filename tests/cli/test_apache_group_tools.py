@@ -7,9 +7,9 @@ import pytest
 from millrace.testing import Broker
 
 from ..group_members import commit, members
+from ..transaction_writer import TransactionWriter
 from .apache import TOOLS, apache
 from .conftest import Run
-from .test_transactions import Writer
 
 pytestmark = pytest.mark.java
 
@@ -56,7 +56,7 @@ def test_resets_are_shown_alike(run: Run, broker: Broker, produced: str, at_work
 
 def test_transactions_are_told_alike(run: Run, broker: Broker, topic: str) -> None:
     run("topics", "--create", "--topic", topic)
-    writer = Writer(broker.bootstrap, f"writer-of-{topic}")
+    writer = TransactionWriter(broker.bootstrap, f"writer-of-{topic}")
     writer.write(topic, 0)
     for asked in (("list",), ("describe-producers", "--topic", topic, "--partition", 0)):
         ours = run("transactions", *asked).stdout

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.cli.client import Connection
+from millrace.client import Connection
 from millrace.testing import Broker
 from millrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from millrace.wire.messages.describe_groups import DescribeGroupsRequest
@@ -158,8 +158,8 @@ def test_older_brokers_are_asked_for_one_group_at_a_time(
     told = run("consumer-groups", "--describe", "--group", rested).stdout
     negotiate = Connection._negotiate
 
-    def as_before_3_0(connection: Connection) -> dict[int, tuple[int, int]]:
-        versions = negotiate(connection)
+    async def as_before_3_0(connection: Connection) -> dict[int, tuple[int, int]]:
+        versions = await negotiate(connection)
         del versions[ConsumerGroupDescribeRequest.api_key]
         older = {FindCoordinatorRequest: (0, 3), OffsetFetchRequest: (1, 7), DescribeGroupsRequest: (0, 5)}
         return versions | {request.api_key: offered for request, offered in older.items()}

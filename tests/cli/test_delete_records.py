@@ -33,8 +33,8 @@ def test_each_partition_has_its_own_result(run: Run, topic: str, tmp_path: Path)
     file = write(tmp_path / "offsets.json", (topic, 0, -1), (topic, 7, 1), ("missing", 0, 1))
     assert run("delete-records", "--offset-json-file", file).stdout.splitlines()[2:] == [
         f"partition: {topic}-0\tlow_watermark: 0",
-        f"partition: {topic}-7\terror: {UNKNOWN.name}: {UNKNOWN.message}",
-        f"partition: missing-0\terror: {UNKNOWN.name}: {UNKNOWN.message}",
+        f"partition: {topic}-7\terror: {UNKNOWN.name}: there is no partition {topic}-7",
+        f"partition: missing-0\terror: {UNKNOWN.name}: there is no partition missing-0",
     ]
 
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from millrace.cli import checkup
-from millrace.cli.checkup import Finding, Verdict
+from millrace.cli.doctor import checks
+from millrace.cli.doctor.checks import Finding, Verdict
 from millrace.testing import Broker, free_port
 
 from .conftest import Run
@@ -17,7 +17,7 @@ def test_every_thing_has_a_line(run_alone: Run, tmp_path: Path) -> None:
 
 
 def test_a_port_in_use_is_a_warning_that_names_its_owner(broker: Broker) -> None:
-    finding = checkup.check_port(broker.port)
+    finding = checks.check_port(broker.port)
     assert finding.verdict is Verdict.WARN
     if Path("/proc/net/tcp").exists():
         assert f"in use by pid {os.getpid()}" in finding.state
@@ -37,15 +37,15 @@ def test_a_failure_makes_the_exit_code_1(run_alone: Run, tmp_path: Path) -> None
     ("limit", "verdict"), [(100, Verdict.FAIL), (4096, Verdict.WARN), (65536, Verdict.OK)]
 )
 def test_file_limits_are_judged(monkeypatch: pytest.MonkeyPatch, limit: int, verdict: Verdict) -> None:
-    monkeypatch.setattr(checkup.resource, "getrlimit", lambda _: (limit, limit))
-    finding = checkup.check_open_files()
+    monkeypatch.setattr(checks.resource, "getrlimit", lambda _: (limit, limit))
+    finding = checks.check_open_files()
     assert finding.verdict is verdict
     assert ("ulimit -n" in finding.remedy) == (verdict is not Verdict.OK)
 
 
 def test_java_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup.shutil, "which", lambda *_, **__: None)
-    finding = checkup.check_java()
+    monkeypatch.setattr(checks.shutil, "which", lambda *_, **__: None)
+    finding = checks.check_java()
     assert finding.verdict is Verdict.WARN
     assert "JAVA_HOME" in finding.remedy
 
@@ -56,7 +56,7 @@ def test_an_old_java_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     launcher.chmod(0o755)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert checkup.check_java().verdict is Verdict.WARN
+    assert checks.check_java().verdict is Verdict.WARN
 
 
 @pytest.mark.parametrize(
@@ -65,15 +65,15 @@ def test_an_old_java_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_file_systems_are_judged(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, verdict: Verdict
 ) -> None:
-    monkeypatch.setattr(checkup, "file_system", lambda _: kind)
-    findings = {finding.what: finding for finding in checkup.check_data_dir(tmp_path)}
+    monkeypatch.setattr(checks, "file_system", lambda _: kind)
+    findings = {finding.what: finding for finding in checks.check_data_dir(tmp_path)}
     assert findings["file system"].verdict is verdict
 
 
 def test_a_missing_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "needed_packages", lambda: ["no-such-package"])
-    monkeypatch.setattr(checkup, "OPTIONAL_PACKAGES", ())
-    assert list(checkup.check_packages()) == [
+    monkeypatch.setattr(checks, "needed_packages", lambda: ["no-such-package"])
+    monkeypatch.setattr(checks, "OPTIONAL_PACKAGES", ())
+    assert list(checks.check_packages()) == [
         Finding(Verdict.FAIL, "no-such-package", "not installed", "pip install no-such-package")
     ]
 
@@ -82,22 +82,22 @@ def test_a_connector_that_is_not_fetched_yet_is_a_warning(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MILLRACE_JARS", str(tmp_path))
-    finding = checkup.check_connector()
+    finding = checks.check_connector()
     assert finding.verdict is Verdict.WARN
     assert "the first `millrace run` fetches them" in finding.remedy
 
 
 def test_a_damaged_connector_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MILLRACE_JARS", str(tmp_path))
-    for jar in checkup.jars.locked_jars("spark-kafka"):
+    for jar in checks.jars.locked_jars("spark-kafka"):
         (tmp_path / jar.file_name).write_text("cut off")
-    finding = checkup.check_connector()
+    finding = checks.check_connector()
     assert (finding.verdict, "is damaged" in finding.state) == (Verdict.WARN, True)
     assert f"rm {tmp_path}" in finding.remedy
 
 
 def test_another_pyspark_than_the_tested_one_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup.importlib.metadata, "version", lambda _: "3.5.0")
-    (finding,) = (found for found in checkup.check_packages() if found.what == "pyspark")
+    monkeypatch.setattr(checks.importlib.metadata, "version", lambda _: "3.5.0")
+    (finding,) = (found for found in checks.check_packages() if found.what == "pyspark")
     assert finding.verdict is Verdict.WARN
     assert "tested with 4.3.0" in finding.remedy

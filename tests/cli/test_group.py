@@ -31,7 +31,7 @@ def test_help_lists_every_command(run_alone: Run) -> None:
 
 
 def test_every_command_has_help_and_version(run_alone: Run) -> None:
-    from millrace.cli.group import COMMANDS
+    from millrace.cli.terminal.program import COMMANDS
 
     for name in (name for section in COMMANDS.values() for name in section):
         assert run_alone(name, "--help").exit_code == 0

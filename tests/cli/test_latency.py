@@ -1,6 +1,6 @@
 from array import array
 
-from millrace.cli.latency import MAX_SAMPLES, Latencies
+from millrace.cli.producer_perf_test.latency import MAX_SAMPLES, Latencies
 
 
 def test_lines_are_worded_as_kafkas() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
-from millrace.cli.errors import CommandError
-from millrace.cli.line_reader import LineReader, NewRecord
+from millrace.cli.console_producer.line_reader import LineReader, NewRecord
+from millrace.cli.terminal.errors import CommandError
 
 BOTH = {"parse.key": "true", "parse.headers": "true"}
 

@@ -23,17 +23,7 @@ def test_sizes_are_told_in_kafkas_json(run: Run, broker: Broker, produced: str) 
 
 
 def test_a_terminal_gets_a_table(run: Run, produced: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    import millrace.cli.log_dirs as module
-
-    class Terminal:
-        @staticmethod
-        def isatty() -> bool:
-            return True
-
-    class System:
-        stdout = Terminal
-
-    monkeypatch.setattr(module, "sys", System)
+    monkeypatch.setattr("millrace.cli.log_dirs.is_for_people", lambda: True)
     shown = run("log-dirs", "--describe", "--topic-list", produced, "--broker-list", 1).stdout
     assert "2 partitions" in shown
     assert "{" not in shown

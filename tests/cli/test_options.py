@@ -4,8 +4,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from millrace.cli.errors import CommandError
-from millrace.cli.options import (
+from millrace.cli.terminal.errors import CommandError
+from millrace.cli.terminal.options import (
     KafkaCommand,
     ManyValues,
     Target,

@@ -117,7 +117,7 @@ def test_replicas_can_be_assigned_by_hand(run: Run, topic: str) -> None:
         (("--create", "--topic", "t", "--replica-assignment", "1:1"), "names a broker twice"),
         (("--create", "--topic", "t", "--replica-assignment", "1:2,1"), "same number of replicas"),
         (("--create", "--topic", "a b"), "contains one or more characters"),
-        (("--describe", "--topic-id", "x"), "that is not a topic id"),
+        (("--describe", "--topic-id", "x"), "this is not a topic id"),
         (("--describe", "--topic", "("), "is not a regular expression"),
     ],
 )

@@ -4,32 +4,18 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
 
 from millrace.testing import Broker
 
+from ..transaction_writer import TransactionWriter
 from .conftest import Run
 
 
-class Writer:
-    """A transactional producer that leaves its transactions open until told otherwise."""
-
-    def __init__(self, bootstrap: str, transactional_id: str) -> None:
-        self.transactional_id = transactional_id
-        self.producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
-        self.producer.init_transactions()
-
-    def write(self, topic: str, partition: int) -> None:
-        self.producer.begin_transaction()
-        self.producer.produce(topic, b"content", partition=partition)
-        self.producer.flush()
-
-
 @pytest.fixture
-def writer(run: Run, broker: Broker, topic: str) -> Iterator[Writer]:
+def writer(run: Run, broker: Broker, topic: str) -> Iterator[TransactionWriter]:
     """A transaction with a record in partition 1 of a new topic of two partitions."""
     run("topics", "--create", "--topic", topic, "--partitions", 2)
-    writer = Writer(broker.bootstrap, f"writer-of-{topic}")
+    writer = TransactionWriter(broker.bootstrap, f"writer-of-{topic}")
     writer.write(topic, 1)
     yield writer
 
@@ -44,7 +30,7 @@ def only(rows: list[list[str]], first: str) -> list[str]:
     return row
 
 
-def test_transactions_are_listed_with_their_states(run: Run, writer: Writer) -> None:
+def test_transactions_are_listed_with_their_states(run: Run, writer: TransactionWriter) -> None:
     name = writer.transactional_id
     told = run("transactions", "list").stdout
     assert told.splitlines()[0].rstrip().endswith("Coordinator\tProducerId\tTransactionState")
@@ -54,14 +40,14 @@ def test_transactions_are_listed_with_their_states(run: Run, writer: Writer) -> 
     assert only(rows(run("transactions", "list").stdout), name)[3] == "CompleteCommit"
 
 
-def test_transactions_are_listed_by_name_and_age(run: Run, writer: Writer) -> None:
+def test_transactions_are_listed_by_name_and_age(run: Run, writer: TransactionWriter) -> None:
     (row,) = rows(run("transactions", "list", "--transactional-id-pattern", writer.transactional_id).stdout)
     assert row[0] == writer.transactional_id
     assert rows(run("transactions", "list", "--transactional-id-pattern", "nobody.*").stdout) == []
     assert rows(run("transactions", "list", "--duration-filter", 3_600_000).stdout) == []
 
 
-def test_a_transaction_is_described(run: Run, writer: Writer, topic: str) -> None:
+def test_a_transaction_is_described(run: Run, writer: TransactionWriter, topic: str) -> None:
     asked = ("transactions", "describe", "--transactional-id", writer.transactional_id)
     (row,) = rows(run(*asked).stdout)
     assert row[:2] == ["1", writer.transactional_id]
@@ -73,7 +59,7 @@ def test_a_transaction_is_described(run: Run, writer: Writer, topic: str) -> Non
     assert "there is no transactional id nobody" in missing.stderr
 
 
-def test_the_producers_of_a_partition_are_described(run: Run, writer: Writer, topic: str) -> None:
+def test_the_producers_of_a_partition_are_described(run: Run, writer: TransactionWriter, topic: str) -> None:
     asked = ("transactions", "describe-producers", "--topic", topic, "--partition")
     (row,) = rows(run(*asked, 1).stdout)
     assert row[3] == "0"
@@ -85,16 +71,21 @@ def test_the_producers_of_a_partition_are_described(run: Run, writer: Writer, to
     assert f"there is no partition {topic}-7" in run(*asked, 7, fails=True).stderr
 
 
-def test_a_transaction_that_is_coordinated_does_not_hang(run: Run, writer: Writer, topic: str) -> None:
+def test_a_transaction_that_is_coordinated_does_not_hang(
+    run: Run, writer: TransactionWriter, topic: str
+) -> None:
     for scope in (("--topic", topic), ("--topic", topic, "--partition", 1), ("--broker-id", 1)):
         asked = ("transactions", "find-hanging", *scope, "--max-transaction-timeout", 0)
         assert rows(run(*asked).stdout) == []
 
 
 def test_a_transaction_that_nobody_coordinates_hangs(
-    run: Run, writer: Writer, topic: str, monkeypatch: pytest.MonkeyPatch
+    run: Run, writer: TransactionWriter, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millrace.cli.transactions.hanging.list_transactions", lambda *_: [])
+    async def none_listed(*_: object, **filters: object) -> list[object]:
+        return []
+
+    monkeypatch.setattr("millrace.admin.transactions.list_transactions", none_listed)
     time.sleep(0.002)
     (row,) = rows(
         run("transactions", "find-hanging", "--topic", topic, "--max-transaction-timeout", 0).stdout
@@ -104,7 +95,7 @@ def test_a_transaction_that_nobody_coordinates_hangs(
     assert row[7] == "0"
 
 
-def test_a_transaction_is_aborted_in_one_partition(run: Run, writer: Writer, topic: str) -> None:
+def test_a_transaction_is_aborted_in_one_partition(run: Run, writer: TransactionWriter, topic: str) -> None:
     place = ("--topic", topic, "--partition", 1)
     missing = run("transactions", "abort", *place, "--start-offset", 5, fails=True)
     assert f"any open transactions starting at offset 5 on partition {topic}-1" in missing.stderr
@@ -113,7 +104,7 @@ def test_a_transaction_is_aborted_in_one_partition(run: Run, writer: Writer, top
     assert row[5] == "None"
 
 
-def test_a_transaction_is_aborted_by_its_producer(run: Run, writer: Writer, topic: str) -> None:
+def test_a_transaction_is_aborted_by_its_producer(run: Run, writer: TransactionWriter, topic: str) -> None:
     place = ("--topic", topic, "--partition", 1)
     (row,) = rows(run("transactions", "describe-producers", *place).stdout)
     producer = ("--producer-id", row[0], "--producer-epoch", row[1], "--coordinator-epoch", row[2])
@@ -122,7 +113,7 @@ def test_a_transaction_is_aborted_by_its_producer(run: Run, writer: Writer, topi
     assert row[5] == "None"
 
 
-def test_a_transaction_is_terminated_by_force(run: Run, writer: Writer) -> None:
+def test_a_transaction_is_terminated_by_force(run: Run, writer: TransactionWriter) -> None:
     run("transactions", "forceTerminateTransaction", "--transactionalId", writer.transactional_id)
     assert only(rows(run("transactions", "list").stdout), writer.transactional_id)[3] in (
         "CompleteAbort",

@@ -1,6 +1,6 @@
 """The `millrace` command: Kafka's own tools under their own flags, and what runs a broker."""
 
-from millrace.cli.group import millrace
+from millrace.cli.terminal.program import millrace
 
 
 def main() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from millrace.cli.errors import CommandError
-from millrace.cli.options import KafkaCommand, parse_pairs, read_properties
+from millrace.cli.terminal.errors import CommandError
+from millrace.cli.terminal.options import KafkaCommand, parse_pairs, read_properties
 
 
 @click.command("broker", cls=KafkaCommand)

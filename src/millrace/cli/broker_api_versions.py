@@ -5,10 +5,11 @@ import pkgutil
 
 import click
 
-from millrace.cli.client import Connection, connected
-from millrace.cli.options import KafkaCommand, Target, broker_options
+from millrace.admin.cluster import describe_cluster
+from millrace.cli.terminal.options import KafkaCommand, Target, broker_options
+from millrace.cli.terminal.session import connected
+from millrace.client import Connection, Node
 from millrace.wire import messages
-from millrace.wire.messages.metadata import MetadataResponseBroker
 from millrace.wire.schema import Request
 
 # Every API that clients may call, also those that this client has no use for.
@@ -99,16 +100,16 @@ def command(*, target: Target) -> None:
     """Show which versions of which requests the brokers speak."""
     for module in pkgutil.iter_modules(messages.__path__):
         importlib.import_module(f"{messages.__name__}.{module.name}")
-    with connected(target) as client:
-        for broker in client.metadata([]).brokers:
-            click.echo(_describe(broker, client.broker(broker.node_id)))
+    with connected(target) as session:
+        for broker in session.run(describe_cluster(session.client)).brokers:
+            click.echo(_describe(broker, session.run(session.client.broker(broker.id))))
 
 
-def _describe(broker: MetadataResponseBroker, connection: Connection) -> str:
+def _describe(broker: Node, connection: Connection) -> str:
     rack = "null" if broker.rack is None else broker.rack
     keys = sorted({*API_NAMES, *connection.api_versions})
     apis = ",\n".join(f"\t{_api(key, connection.api_versions.get(key))}" for key in keys)
-    return f"{connection.address} (id: {broker.node_id} rack: {rack} isFenced: false) -> (\n{apis}\n)"
+    return f"{connection.address} (id: {broker.id} rack: {rack} isFenced: false) -> (\n{apis}\n)"
 
 
 def _api(key: int, offered: tuple[int, int] | None) -> str:

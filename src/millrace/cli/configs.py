@@ -5,18 +5,23 @@ from pathlib import Path
 
 import click
 
-from millrace.cli.client import Client, connected
-from millrace.cli.config_entries import (
-    DEFAULTS_OF_ALL_BROKERS,
+from millrace.admin.cluster import describe_cluster
+from millrace.admin.configs import (
+    BROKER_DEFAULTS,
+    ConfigChange,
     ConfigEntry,
-    Resource,
+    ConfigOperation,
+    ConfigResource,
+    ConfigSource,
     ResourceType,
-    Source,
+    alter_configs,
     describe_configs,
 )
-from millrace.cli.errors import CommandError, check
-from millrace.cli.options import KafkaCommand, Target, broker_options, exactly_one, read_properties
-from millrace.wire.messages import incremental_alter_configs as api
+from millrace.admin.topics import list_topics
+from millrace.cli.terminal.errors import CommandError
+from millrace.cli.terminal.options import KafkaCommand, Target, broker_options, exactly_one, read_properties
+from millrace.cli.terminal.session import connected
+from millrace.client import Client
 
 TYPES = {
     "topics": ResourceType.TOPIC,
@@ -24,7 +29,6 @@ TYPES = {
     "broker-loggers": ResourceType.BROKER_LOGGER,
 }
 LATER_TYPES = ("clients", "users", "ips", "groups", "client-metrics")
-SET, DELETE = 0, 1
 
 # A comma inside square brackets belongs to the value.
 _COMMA = re.compile(r",(?![^\[\]]*\])")
@@ -71,7 +75,7 @@ def command(
     """Show and change the configuration of topics and brokers."""
     action = exactly_one(describe=describe, alter=alter)
     if entity_default or broker_defaults:
-        entity_name = DEFAULTS_OF_ALL_BROKERS
+        entity_name = BROKER_DEFAULTS
     short_forms = {"topics": topic, "brokers": broker, "broker-loggers": broker_logger}
     for kind, name in short_forms.items():
         if name is not None:
@@ -81,15 +85,16 @@ def command(
     resource_type = _resource_type(entity_type)
     if entity_name is not None:
         _check_name(resource_type, entity_name)
-    with connected(target) as client:
+    with connected(target) as session:
         if action == "describe":
-            _describe(client, resource_type, entity_name, describe_all)
+            session.run(_describe(session.client, resource_type, entity_name, describe_all))
         else:
             if entity_name is None:
                 raise CommandError("--alter needs --entity-name NAME")
             added = _added(add_config, add_config_file)
             deleted = [name.strip() for name in (delete_config or "").split(",") if name.strip()]
-            _alter(client, Resource(resource_type, entity_name), added, deleted)
+            resource = ConfigResource(resource_type, entity_name)
+            session.run(_alter(session.client, resource, added, deleted))
 
 
 def _resource_type(entity_type: str | None) -> ResourceType:
@@ -113,19 +118,21 @@ def _check_name(resource_type: ResourceType, name: str) -> None:
 # Describing
 
 
-def _describe(client: Client, resource_type: ResourceType, name: str | None, describe_all: bool) -> None:
-    for entity in _entities(client, resource_type) if name is None else [name]:
-        if name is not None and not _exists(client, resource_type, name):
-            kind = _kind(resource_type)
-            click.echo(f"The {kind} '{name}' doesn't exist and doesn't have dynamic config.")
-            return
-        resource = Resource(resource_type, entity)
-        if entity == DEFAULTS_OF_ALL_BROKERS:
+async def _describe(
+    client: Client, resource_type: ResourceType, name: str | None, describe_all: bool
+) -> None:
+    existing = await _entities(client, resource_type)
+    if name is not None and name not in (BROKER_DEFAULTS, *existing):
+        click.echo(f"The {_kind(resource_type)} '{name}' doesn't exist and doesn't have dynamic config.")
+        return
+    for entity in existing if name is None else [name]:
+        resource = ConfigResource(resource_type, entity)
+        if entity == BROKER_DEFAULTS:
             click.echo("Default configs for brokers in the cluster are:")
         else:
             how_many = "All" if describe_all else "Dynamic"
             click.echo(f"{how_many} configs for {_kind(resource_type)} {entity} are:")
-        entries = describe_configs(client, [resource])[entity]
+        entries = (await describe_configs(client, [resource]))[resource]
         for entry in sorted(entries, key=lambda entry: entry.name):
             if describe_all or _is_dynamic(resource, entry):
                 click.echo(_line(entry))
@@ -135,29 +142,27 @@ def _kind(resource_type: ResourceType) -> str:
     return resource_type.name.lower().replace("_", "-")
 
 
-def _entities(client: Client, resource_type: ResourceType) -> list[str]:
+async def _entities(client: Client, resource_type: ResourceType) -> list[str]:
     if resource_type is ResourceType.TOPIC:
-        return list(client.topics())
-    broker_ids = [str(broker.node_id) for broker in client.metadata([]).brokers]
-    return [*broker_ids, DEFAULTS_OF_ALL_BROKERS] if resource_type is ResourceType.BROKER else broker_ids
+        return list(await list_topics(client))
+    broker_ids = [str(broker_id) for broker_id in (await describe_cluster(client)).broker_ids]
+    return [*broker_ids, BROKER_DEFAULTS] if resource_type is ResourceType.BROKER else broker_ids
 
 
-def _exists(client: Client, resource_type: ResourceType, name: str) -> bool:
-    return name == DEFAULTS_OF_ALL_BROKERS or name in _entities(client, resource_type)
-
-
-def _is_dynamic(resource: Resource, entry: ConfigEntry) -> bool:
+def _is_dynamic(resource: ConfigResource, entry: ConfigEntry) -> bool:
     if resource.type is ResourceType.BROKER_LOGGER:
         return True
     if resource.type is ResourceType.TOPIC:
-        return entry.source is Source.DYNAMIC_TOPIC_CONFIG
-    if resource.name == DEFAULTS_OF_ALL_BROKERS:
-        return entry.source is Source.DYNAMIC_DEFAULT_BROKER_CONFIG
-    return entry.source is Source.DYNAMIC_BROKER_CONFIG
+        return entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    if resource.name == BROKER_DEFAULTS:
+        return entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return entry.source is ConfigSource.DYNAMIC_BROKER_CONFIG
 
 
 def _line(entry: ConfigEntry) -> str:
-    synonyms = ", ".join(f"{source.name}:{name}={_text(value)}" for source, name, value in entry.synonyms)
+    synonyms = ", ".join(
+        f"{synonym.source.name}:{synonym.name}={_text(synonym.value)}" for synonym in entry.synonyms
+    )
     sensitive = str(entry.is_sensitive).lower()
     return f"  {entry.name}={_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
 
@@ -181,24 +186,13 @@ def _added(add_config: str | None, add_config_file: Path | None) -> dict[str, st
     return added
 
 
-def _alter(client: Client, resource: Resource, added: dict[str, str], deleted: list[str]) -> None:
+async def _alter(client: Client, resource: ConfigResource, added: dict[str, str], deleted: list[str]) -> None:
     if not added and not deleted:
         raise CommandError("--alter needs --add-config, --add-config-file or --delete-config")
-    changes = [
-        api.AlterableConfig(name=name, config_operation=SET, value=value) for name, value in added.items()
-    ]
-    changes += [api.AlterableConfig(name=name, config_operation=DELETE, value=None) for name in deleted]
-    request = api.IncrementalAlterConfigsRequest(
-        resources=[
-            api.AlterConfigsResource(
-                resource_type=resource.type, resource_name=resource.name, configs=changes
-            )
-        ]
-    )
-    connection = client.bootstrap if resource.node_id is None else client.broker(resource.node_id)
-    (result,) = connection.send(request, api.IncrementalAlterConfigsResponse).responses
-    check(result.error_code, result.error_message)
-    if resource.name == DEFAULTS_OF_ALL_BROKERS:
+    changes = [ConfigChange(name, value) for name, value in added.items()]
+    changes += [ConfigChange(name, operation=ConfigOperation.DELETE) for name in deleted]
+    (await alter_configs(client, {resource: changes})).all()
+    if resource.name == BROKER_DEFAULTS:
         click.echo("Completed updating default config for brokers in the cluster.")
     else:
         click.echo(f"Completed updating config for {_kind(resource.type)} {resource.name}.")

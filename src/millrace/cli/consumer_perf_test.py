@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from millrace.cli.errors import CommandError
-from millrace.cli.options import KafkaCommand, ManyValues, Target, broker_options, parse_pairs
-from millrace.cli.progress import progress
-from millrace.cli.topic_pattern import topic_pattern
+from millrace.cli.terminal.errors import CommandError
+from millrace.cli.terminal.options import KafkaCommand, ManyValues, Target, broker_options, parse_pairs
+from millrace.cli.terminal.progress import progress
+from millrace.cli.terminal.topic_pattern import topic_pattern
 
 MEBIBYTE = 1024 * 1024
 RATES = (
@@ -104,8 +104,8 @@ def command(
         **parse_pairs(command_property, "--command-property"),
     }
     target = target.or_else(properties.get("bootstrap.servers"))
-    from millrace.cli.client_metrics import ClientMetrics
-    from millrace.cli.group_reading import GroupReader, group_properties
+    from millrace.cli.console_consumer.group_reader import GroupReader, group_properties
+    from millrace.cli.producer_perf_test.client_metrics import ClientMetrics
 
     metrics = ClientMetrics()
     reader = GroupReader(

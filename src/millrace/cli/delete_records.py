@@ -1,22 +1,19 @@
 """`millrace delete-records`: Kafka's kafka-delete-records."""
 
 import json
-from collections import defaultdict
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import click
 
-from millrace.cli.client import Client, connected
-from millrace.cli.errors import CommandError, known_error
-from millrace.cli.options import KafkaCommand, Target, broker_options
-from millrace.errors import Error
-from millrace.wire.messages import delete_records as api
+from millrace.admin.records import delete_records
+from millrace.cli.terminal.errors import CommandError
+from millrace.cli.terminal.options import KafkaCommand, Target, broker_options
+from millrace.cli.terminal.session import connected
+from millrace.client import TopicPartition
 
-TIMEOUT_MS = 30_000
 FORMAT = '{"partitions": [{"topic": "foo", "partition": 1, "offset": 1}], "version": 1}'
-
-Place = tuple[str, int]
 
 
 @click.command("delete-records", cls=KafkaCommand)
@@ -32,14 +29,18 @@ def command(*, target: Target, offset_json_file: Path) -> None:
     """Delete the records before given offsets."""
     offsets = _read_offsets(offset_json_file)
     click.echo("Executing records delete operation")
-    with connected(target) as client:
-        results = _delete(client, offsets)
+    with connected(target) as session:
+        deleted = session.run(delete_records(session.client, offsets))
     click.echo("Records delete operation completed:")
-    for (topic, index), result in results.items():
-        click.echo(f"partition: {topic}-{index}\t{result}")
+    for partition in offsets:
+        if partition in deleted.failed:
+            error = deleted.failed[partition]
+            click.echo(f"partition: {partition}\terror: {error.error.name}: {error.message}")
+        else:
+            click.echo(f"partition: {partition}\tlow_watermark: {deleted[partition]}")
 
 
-def _read_offsets(path: Path) -> dict[Place, int]:
+def _read_offsets(path: Path) -> dict[TopicPartition, int]:
     try:
         document: Any = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -48,55 +49,16 @@ def _read_offsets(path: Path) -> dict[Place, int]:
         raise CommandError(f"{path} is not JSON: {error}") from error
     try:
         version = document.get("version", 1)
-        places = [
-            ((str(item["topic"]), int(item["partition"])), int(item["offset"]))
+        offsets = [
+            (TopicPartition(str(item["topic"]), int(item["partition"])), int(item["offset"]))
             for item in document["partitions"]
         ]
     except (AttributeError, KeyError, TypeError, ValueError):
         raise CommandError(f"{path} is not in the right form; write {FORMAT}") from None
     if version != 1:
         raise CommandError(f"{path} has version {version}; only version 1 is known")
-    twice = sorted(
-        {
-            f"{topic}-{index}"
-            for (topic, index), _ in places
-            if [p for p, _ in places].count((topic, index)) > 1
-        }
-    )
-    if twice:
-        raise CommandError(f"Offset json file contains duplicate topic partitions: {','.join(twice)}")
-    return dict(places)
-
-
-def _delete(client: Client, offsets: dict[Place, int]) -> dict[Place, str]:
-    """What became of each partition."""
-    leaders = {
-        (name, partition.partition_index): partition.leader_id
-        for name, topic in client.topics().items()
-        for partition in topic.partitions
-    }
-    results = {place: _failure(Error.UNKNOWN_TOPIC_OR_PARTITION) for place in offsets}
-    by_leader: dict[int, dict[str, list[api.DeleteRecordsPartition]]] = defaultdict(lambda: defaultdict(list))
-    for (topic, index), offset in offsets.items():
-        leader_id = leaders.get((topic, index))
-        if leader_id is not None:
-            by_leader[leader_id][topic].append(
-                api.DeleteRecordsPartition(partition_index=index, offset=offset)
-            )
-    for leader_id, topics in by_leader.items():
-        request = api.DeleteRecordsRequest(
-            topics=[api.DeleteRecordsTopic(name=name, partitions=items) for name, items in topics.items()],
-            timeout_ms=TIMEOUT_MS,
-        )
-        for result in client.broker(leader_id).send(request, api.DeleteRecordsResponse).topics:
-            for partition in result.partitions:
-                results[result.name, partition.partition_index] = (
-                    f"low_watermark: {partition.low_watermark}"
-                    if partition.error_code == Error.NONE
-                    else _failure(known_error(partition.error_code))
-                )
-    return results
-
-
-def _failure(error: Error) -> str:
-    return f"error: {error.name}: {error.message}"
+    counts = Counter(partition for partition, _ in offsets)
+    repeated = [str(partition) for partition in sorted(counts) if counts[partition] > 1]
+    if repeated:
+        raise CommandError(f"Offset json file contains duplicate topic partitions: {','.join(repeated)}")
+    return dict(offsets)

@@ -1,27 +1,28 @@
 """`millrace get-offsets`: Kafka's kafka-get-offsets."""
 
 import re
-from collections import defaultdict
 from collections.abc import Callable
 
 import click
 
-from millrace.cli.client import Client, connected
-from millrace.cli.errors import CommandError, known_error
-from millrace.cli.offsets import UNKNOWN_OFFSET, ByLeader, Place, list_offsets
-from millrace.cli.options import KafkaCommand, Target, broker_options
-from millrace.cli.topic_pattern import topic_pattern
-from millrace.errors import Error
+from millrace.admin import offsets
+from millrace.admin.offsets import list_offsets
+from millrace.admin.topics import list_topics
+from millrace.cli.terminal.errors import CommandError
+from millrace.cli.terminal.options import KafkaCommand, Target, broker_options
+from millrace.cli.terminal.session import connected
+from millrace.cli.terminal.topic_pattern import topic_pattern
+from millrace.client import Client, TopicPartition
 
 Selects = Callable[[str, int], bool]
 
 TIMES = {
-    "latest": -1,
-    "earliest": -2,
-    "max-timestamp": -3,
-    "earliest-local": -4,
-    "latest-tiered": -5,
-    "earliest-pending-upload": -6,
+    "latest": offsets.LATEST,
+    "earliest": offsets.EARLIEST,
+    "max-timestamp": offsets.MAX_TIMESTAMP,
+    "earliest-local": offsets.EARLIEST_LOCAL,
+    "latest-tiered": offsets.LATEST_TIERED,
+    "earliest-pending-upload": offsets.EARLIEST_PENDING_UPLOAD,
 }
 
 _RULE = re.compile(r"(?P<topic>[^:,]*)(?::(?:(?P<one>\d+)|(?P<from>\d*)-(?P<to>\d*)|))?\Z")
@@ -59,11 +60,11 @@ def command(
         raise CommandError("--topic-partitions cannot be used with --topic or --partitions")
     timestamp = _timestamp(time_text)
     selects = _by_rules(topic_partitions) if topic_partitions else _by_lists(topic, partitions)
-    with connected(target) as client:
-        by_leader = _selected(client, selects, exclude_internal_topics)
-        offsets = _offsets(client, by_leader, timestamp)
+    with connected(target) as session:
+        selected = session.run(_selected(session.client, selects, exclude_internal_topics))
+        found = session.run(_offsets(session.client, selected, timestamp))
     # Kafka's tool orders partitions by their text.
-    for (name, index), offset in sorted(offsets.items(), key=lambda item: (item[0][0], str(item[0][1]))):
+    for (name, index), offset in sorted(found.items(), key=lambda item: (item[0][0], str(item[0][1]))):
         click.echo(f"{name}:{index}:{offset}")
 
 
@@ -110,36 +111,39 @@ def _rule(text: str) -> Selects:
     return lambda name, index: bool(pattern.match(name)) and first <= index and (end is None or index < end)
 
 
-def _selected(client: Client, selects: Selects, exclude_internal: bool) -> ByLeader:
-    by_leader: ByLeader = defaultdict(list)
+async def _selected(client: Client, selects: Selects, exclude_internal: bool) -> list[TopicPartition]:
+    """The selected partitions that have a leader."""
+    selected = []
     found = False
-    for name, topic in client.topics(exclude_internal=exclude_internal).items():
+    for name, topic in (await list_topics(client)).items():
+        if exclude_internal and topic.is_internal:
+            continue
         for partition in topic.partitions:
-            if not selects(name, partition.partition_index):
+            if not selects(name, partition.index):
                 continue
             found = True
-            if partition.leader_id < 0:
+            if partition.leader is None:
                 click.echo(
-                    f"Error: topic-partition {name}:{partition.partition_index} does not have a leader."
+                    f"Error: topic-partition {name}:{partition.index} does not have a leader."
                     " Skip getting offsets",
                     err=True,
                 )
-                continue
-            by_leader[partition.leader_id].append((name, partition.partition_index))
+            else:
+                selected.append(TopicPartition(name, partition.index))
     if not found:
         raise CommandError("Could not match any topic-partitions with the specified filters")
-    return by_leader
+    return selected
 
 
-def _offsets(client: Client, by_leader: ByLeader, timestamp: int) -> dict[Place, int]:
-    offsets = {}
-    for place, answer in list_offsets(client, by_leader, timestamp).items():
-        if answer.error_code != Error.NONE:
-            reason = known_error(answer.error_code).message
-            click.echo(
-                f"Skip getting offsets for topic-partition {place[0]}:{place[1]} due to error: {reason}",
-                err=True,
-            )
-        elif answer.offset != UNKNOWN_OFFSET:
-            offsets[place] = answer.offset
-    return offsets
+async def _offsets(
+    client: Client, partitions: list[TopicPartition], timestamp: int
+) -> dict[TopicPartition, int]:
+    listed = await list_offsets(client, dict.fromkeys(partitions, timestamp))
+    for (topic, index), error in listed.failed.items():
+        click.echo(
+            f"Skip getting offsets for topic-partition {topic}:{index} due to error: {error.message}",
+            err=True,
+        )
+    return {
+        partition: found.offset for partition, found in listed.succeeded.items() if found.offset is not None
+    }

@@ -1,16 +1,16 @@
 """`millrace log-dirs`: Kafka's kafka-log-dirs."""
 
 import json
-import sys
 from typing import Any
 
 import click
 
-from millrace.cli.client import Client, connected
-from millrace.cli.errors import CommandError, check, known_error
-from millrace.cli.options import KafkaCommand, Target, broker_options
-from millrace.errors import Error
-from millrace.wire.messages import describe_log_dirs as api
+from millrace.admin.cluster import describe_cluster
+from millrace.admin.log_dirs import LogDir, describe_log_dirs
+from millrace.cli.terminal.errors import CommandError
+from millrace.cli.terminal.options import KafkaCommand, Target, broker_options
+from millrace.cli.terminal.session import connected
+from millrace.cli.terminal.tables import is_for_people
 
 
 @click.command("log-dirs", cls=KafkaCommand)
@@ -23,10 +23,15 @@ def command(*, target: Target, describe: bool, topic_list: str, broker_list: str
     if not describe:
         raise CommandError("log-dirs needs --describe")
     topics = {name.strip() for name in topic_list.split(",") if name.strip()}
-    with connected(target) as client:
-        broker_ids = _broker_ids(client, broker_list)
-        brokers = [_describe(client, broker_id, topics) for broker_id in broker_ids]
-    if sys.stdout.isatty():
+    with connected(target) as session:
+        existing = session.run(describe_cluster(session.client)).broker_ids
+        broker_ids = _broker_ids(existing, broker_list)
+        described = session.run(describe_log_dirs(session.client, broker_ids)).all()
+    brokers = [
+        {"broker": broker_id, "logDirs": [_log_dir(log_dir, topics) for log_dir in log_dirs]}
+        for broker_id, log_dirs in described.items()
+    ]
+    if is_for_people():
         _print_table(brokers)
         return
     click.echo("Querying brokers for log directories information")
@@ -34,46 +39,36 @@ def command(*, target: Target, describe: bool, topic_list: str, broker_list: str
     click.echo(json.dumps({"brokers": brokers, "version": 1}, separators=(",", ":")))
 
 
-def _broker_ids(client: Client, broker_list: str) -> list[int]:
-    existing = sorted(broker.node_id for broker in client.metadata([]).brokers)
+def _broker_ids(existing: list[int], broker_list: str) -> list[int]:
     if not broker_list:
         return existing
     try:
-        asked = sorted({int(broker_id) for broker_id in broker_list.split(",")})
+        wanted = sorted({int(broker_id) for broker_id in broker_list.split(",")})
     except ValueError:
         raise CommandError(f"--broker-list {broker_list}: write broker ids with commas between") from None
-    missing = [broker_id for broker_id in asked if broker_id not in existing]
+    missing = [broker_id for broker_id in wanted if broker_id not in existing]
     if missing:
         raise CommandError(
             f"The given brokers do not exist from --broker-list: {','.join(map(str, missing))}."
             f" Current existent brokers: {','.join(map(str, existing))}"
         )
-    return asked
+    return wanted
 
 
-def _describe(client: Client, broker_id: int, topics: set[str]) -> dict[str, Any]:
-    response = client.broker(broker_id).send(
-        api.DescribeLogDirsRequest(topics=None), api.DescribeLogDirsResponse
-    )
-    check(response.error_code)
-    return {"broker": broker_id, "logDirs": [_log_dir(result, topics) for result in response.results]}
-
-
-def _log_dir(result: api.DescribeLogDirsResult, topics: set[str]) -> dict[str, Any]:
+def _log_dir(log_dir: LogDir, topics: set[str]) -> dict[str, Any]:
     return {
         "partitions": [
             {
-                "partition": f"{topic.name}-{partition.partition_index}",
-                "size": partition.partition_size,
-                "offsetLag": partition.offset_lag,
-                "isFuture": partition.is_future_key,
+                "partition": str(replica.partition),
+                "size": replica.size_bytes,
+                "offsetLag": replica.offset_lag,
+                "isFuture": replica.is_future,
             }
-            for topic in result.topics
-            if not topics or topic.name in topics
-            for partition in topic.partitions
+            for replica in log_dir.replicas
+            if not topics or replica.partition.topic in topics
         ],
-        "error": None if result.error_code == Error.NONE else known_error(result.error_code).message,
-        "logDir": result.log_dir,
+        "error": None if log_dir.error is None else log_dir.error.message,
+        "logDir": log_dir.path,
     }
 
 

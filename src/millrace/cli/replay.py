@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from millrace.cli.errors import CommandError
-from millrace.cli.options import KafkaCommand, Target, broker_options, parse_pairs
-from millrace.cli.terminal_table import is_for_people, print_terminal_table
+from millrace.cli.terminal.errors import CommandError
+from millrace.cli.terminal.options import KafkaCommand, Target, broker_options, parse_pairs
+from millrace.cli.terminal.tables import is_for_people, print_terminal_table
 
 if TYPE_CHECKING:
     from rich.console import Console

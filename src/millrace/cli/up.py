@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from millrace.cli.options import KafkaCommand, parse_pairs
+from millrace.cli.terminal.options import KafkaCommand, parse_pairs
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from millrace.cli.errors import CommandError
-from millrace.cli.options import KafkaCommand, Target, broker_options, parse_pairs
+from millrace.cli.terminal.errors import CommandError
+from millrace.cli.terminal.options import KafkaCommand, Target, broker_options, parse_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

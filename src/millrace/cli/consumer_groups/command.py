@@ -1,19 +1,22 @@
 """The options of `millrace consumer-groups`, and which of them go together."""
 
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from millrace.cli.client import Client, connected
-from millrace.cli.consumer_groups import scenarios
+from millrace.admin import resets
+from millrace.admin.groups import list_groups
 from millrace.cli.consumer_groups.delete import delete_groups, delete_topic_offsets
 from millrace.cli.consumer_groups.describe import print_described, print_members, print_offsets, print_states
-from millrace.cli.consumer_groups.listing import list_groups, print_groups
-from millrace.cli.consumer_groups.moments import parse_moment
+from millrace.cli.consumer_groups.listing import print_groups
+from millrace.cli.consumer_groups.moments import parse_duration, parse_moment
 from millrace.cli.consumer_groups.reset import Reset, reset_groups
-from millrace.cli.errors import CommandError
-from millrace.cli.options import KafkaCommand, Target, broker_options, exactly_one
+from millrace.cli.terminal.errors import CommandError
+from millrace.cli.terminal.options import KafkaCommand, Target, broker_options, exactly_one
+from millrace.cli.terminal.session import connected
+from millrace.client import Client
 
 WITHOUT_EXECUTE = (
     "WARN: No action will be performed as the --execute option is missing. Add it to reset the offsets, or"
@@ -131,8 +134,8 @@ def command(
     if validate_regex is not None:
         _validate_regex(validate_regex)
         return 0
-    with connected(target, timeout_seconds=timeout_ms / 1000) as client:
-        succeeded = _ACTIONS[action](client, options)
+    with connected(target, timeout_seconds=timeout_ms / 1000) as session:
+        succeeded = session.run(_ACTIONS[action](session.client, options))
     return 0 if succeeded else 1
 
 
@@ -190,37 +193,38 @@ def _validate_regex(regex: str) -> None:
         click.echo(f"The regular expression `{regex}` is valid.")
 
 
-def _list(client: Client, options: dict[str, Any]) -> bool:
-    print_groups(client, options["state"], options["type_"])
+async def _list(client: Client, options: dict[str, Any]) -> bool:
+    await print_groups(client, options["state"], options["type_"])
     return True
 
 
-def _describe(client: Client, options: dict[str, Any]) -> bool:
+async def _describe(client: Client, options: dict[str, Any]) -> bool:
     print_them = print_offsets
     if options["members"]:
         print_them = print_members
     elif options["state"] is not None:
         print_them = print_states
-    return print_described(client, _group_ids(client, options), print_them, options["verbose"])
+    group_ids = await _group_ids(client, options)
+    return await print_described(client, group_ids, print_them, options["verbose"])
 
 
-def _delete(client: Client, options: dict[str, Any]) -> bool:
-    return delete_groups(client, _group_ids(client, options))
+async def _delete(client: Client, options: dict[str, Any]) -> bool:
+    return await delete_groups(client, await _group_ids(client, options))
 
 
-def _delete_offsets(client: Client, options: dict[str, Any]) -> bool:
-    return delete_topic_offsets(client, options["group"][0], options["topic"])
+async def _delete_offsets(client: Client, options: dict[str, Any]) -> bool:
+    return await delete_topic_offsets(client, options["group"][0], options["topic"])
 
 
-def _reset_offsets(client: Client, options: dict[str, Any]) -> bool:
+async def _reset_offsets(client: Client, options: dict[str, Any]) -> bool:
     reset = Reset(
-        scenario=_scenario(options),
+        target=_reset_target(options),
         plan_file=options["from_file"],
         topics=() if options["all_topics"] else options["topic"],
         execute=options["execute"],
         export=options["export"],
     )
-    return reset_groups(client, _group_ids(client, options), reset)
+    return await reset_groups(client, await _group_ids(client, options), reset)
 
 
 _ACTIONS = {
@@ -232,26 +236,27 @@ _ACTIONS = {
 }
 
 
-def _group_ids(client: Client, options: dict[str, Any]) -> list[str]:
+async def _group_ids(client: Client, options: dict[str, Any]) -> list[str]:
     if options["all_groups"]:
-        return [group.group_id for group in list_groups(client, [], [])]
+        return [group.group_id for group in await list_groups(client) if group.is_consumer_group]
     return list(dict.fromkeys(options["group"]))
 
 
-def _scenario(options: dict[str, Any]) -> scenarios.Scenario | None:
-    """The one that is asked for; None for a plan file."""
+def _reset_target(options: dict[str, Any]) -> resets.Target | None:
+    """The target of a reset; None for a plan file."""
     if options["to_earliest"]:
-        return scenarios.to_earliest
+        return resets.to_earliest
     if options["to_latest"]:
-        return scenarios.to_latest
+        return resets.to_latest
     if options["to_current"]:
-        return scenarios.to_current
+        return resets.to_current
     if options["to_offset"] is not None:
-        return scenarios.to_offset(options["to_offset"])
+        return resets.to_offset(options["to_offset"])
     if options["shift_by"] is not None:
-        return scenarios.shift_by(options["shift_by"])
+        return resets.shift_by(options["shift_by"])
     if options["to_datetime"] is not None:
-        return scenarios.to_moment(parse_moment(options["to_datetime"]))
+        return resets.to_time(parse_moment(options["to_datetime"]))
     if options["by_duration"] is not None:
-        return scenarios.by_duration(options["by_duration"])
+        ago_seconds = parse_duration(options["by_duration"]).total_seconds()
+        return resets.to_time(round((time.time() - ago_seconds) * 1000))
     return None

@@ -1,12 +1,11 @@
 """`--describe`: the offsets and lag of groups, their members, or their states."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import click
 
-from millrace.cli.client import Client
-from millrace.cli.consumer_groups.committed import Committed, Offsets, committed_offsets
-from millrace.cli.consumer_groups.descriptions import (
+from millrace.admin.group_offsets import Committed, CommittedOffset, committed_offsets
+from millrace.admin.groups import (
     DEAD,
     EMPTY,
     STABLE,
@@ -14,38 +13,46 @@ from millrace.cli.consumer_groups.descriptions import (
     MemberDescription,
     describe_groups,
 )
+from millrace.admin.offsets import end_offsets
+from millrace.admin.partitions import by_topic
 from millrace.cli.consumer_groups.failures import print_failure
-from millrace.cli.consumer_groups.partitions import leaders_of, offsets_at
 from millrace.cli.consumer_groups.table import MISSING, Column, print_table
-from millrace.cli.offsets import LATEST, Place
+from millrace.cli.terminal.errors import CommandError
+from millrace.client import Client, TopicPartition
 from millrace.errors import Error
 
-Print = Callable[[Client, list[GroupDescription], bool], None]
+Print = Callable[[Client, list[GroupDescription], bool], Awaitable[None]]
 
 
-def print_described(client: Client, group_ids: list[str], print_groups: Print, verbose: bool) -> bool:
-    """Print groups in the order of their names; False when one does not exist."""
-    found = describe_groups(client, sorted(set(group_ids)))
-    missing = [group_id for group_id in sorted(set(group_ids)) if group_id not in found]
-    for group_id in missing:
+async def print_described(client: Client, group_ids: list[str], print_groups: Print, verbose: bool) -> bool:
+    """Print groups in the order of their names; False if one does not exist."""
+    described = await describe_groups(client, sorted(set(group_ids)))
+    for group_id, error in described.failed.items():
+        if error.error is not Error.GROUP_ID_NOT_FOUND:
+            raise error
         print_failure(f"Consumer group '{group_id}' does not exist.")
-    print_groups(client, list(found.values()), verbose)
-    return not missing
+    for group_id, group in described.succeeded.items():
+        if not group.is_consumer_group:
+            raise CommandError(f"GroupId {group_id} is not a consumer group ({group.protocol_type}).")
+    await print_groups(client, list(described.succeeded.values()), verbose)
+    return not described.failed
 
 
-def _tell_state(group: GroupDescription) -> None:
-    """A remark where the reader would expect members at work."""
+def _print_remark(group: GroupDescription) -> None:
+    """Say so if a group has no members at work."""
     if group.state == EMPTY:
         click.echo(f"\nConsumer group '{group.group_id}' has no active members.", err=True)
     elif group.state not in (STABLE, DEAD):
         click.echo(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.", err=True)
 
 
-def print_offsets(client: Client, groups: list[GroupDescription], verbose: bool) -> None:
-    """A table for each group: where it stands in every partition, and how much it still has to read."""
-    committed = committed_offsets(client, [group.group_id for group in groups])
-    places = {place for group in groups for place in group.assigned | committed[group.group_id].keys()}
-    ends = _log_ends(client, places)
+async def print_offsets(client: Client, groups: list[GroupDescription], verbose: bool) -> None:
+    """Print a table for each group: its offset and its lag in every partition."""
+    committed = (await committed_offsets(client, [group.group_id for group in groups])).all()
+    ends = await end_offsets(
+        client,
+        {partition for group in groups for partition in group.assigned | committed[group.group_id].keys()},
+    )
     columns = [
         Column("GROUP", 15, grows=True),
         Column("TOPIC", 15, grows=True),
@@ -59,37 +66,45 @@ def print_offsets(client: Client, groups: list[GroupDescription], verbose: bool)
         Column("CLIENT-ID"),
     ]
     for group in groups:
-        _tell_state(group)
+        _print_remark(group)
         rows = [
-            _offset_row(group.group_id, place, member, committed[group.group_id].get(place), ends, verbose)
-            for place, member in _owned(group, committed[group.group_id])
+            _offset_row(
+                group.group_id,
+                partition,
+                member,
+                committed[group.group_id].get(partition),
+                ends.get(partition),
+                verbose,
+            )
+            for partition, member in _owned(group, committed[group.group_id])
         ]
         if rows:
             click.echo()
             print_table(columns, rows)
 
 
-def _owned(group: GroupDescription, committed: Offsets) -> Iterator[tuple[Place, MemberDescription | None]]:
-    """Each member's partitions, the busiest member first, then those that nobody has."""
+def _owned(
+    group: GroupDescription, committed: Committed
+) -> Iterator[tuple[TopicPartition, MemberDescription | None]]:
+    """Each member's partitions, the busiest member first, then those that no member has."""
     for member in sorted(group.members, key=lambda member: -len(member.assignment)):
-        for place in sorted(member.assignment):
-            yield place, member
-    for place in sorted(committed.keys() - group.assigned):
-        yield place, None
+        for partition in sorted(member.assignment):
+            yield partition, member
+    for partition in sorted(committed.keys() - group.assigned):
+        yield partition, None
 
 
 def _offset_row(
     group_id: str,
-    place: Place,
+    partition: TopicPartition,
     member: MemberDescription | None,
-    committed: Committed | None,
-    ends: dict[Place, int],
+    committed: CommittedOffset | None,
+    end: int | None,
     verbose: bool,
 ) -> list[object]:
-    end = ends.get(place)
     return [
         group_id,
-        *place,
+        *partition,
         *([committed and committed.leader_epoch] if verbose else []),
         committed and committed.offset,
         end,
@@ -102,18 +117,10 @@ def _offset_row(
     ]
 
 
-def _log_ends(client: Client, places: set[Place]) -> dict[Place, int]:
-    """The ends of the partitions that still exist and have a leader."""
-    leaders = leaders_of(client, {topic for topic, _ in places})
-    wanted = {place: leaders[place] for place in places if leaders.get(place, -1) >= 0}
-    answers = offsets_at(client, wanted, LATEST)
-    return {place: answer.offset for place, answer in answers.items() if answer.error_code == Error.NONE}
-
-
-def print_members(client: Client, groups: list[GroupDescription], verbose: bool) -> None:
-    """A table for each group: its members, and with `verbose` their partitions and epochs."""
+async def print_members(client: Client, groups: list[GroupDescription], verbose: bool) -> None:
+    """Print a table for each group: its members, and with `verbose` their partitions and epochs."""
     for group in groups:
-        _tell_state(group)
+        _print_remark(group)
         has_instances = any(member.instance_id for member in group.members)
         is_migrating = {True, False} <= {member.is_upgraded for member in group.members}
         columns = [
@@ -164,16 +171,14 @@ def _assignment_cells(group: GroupDescription, member: MemberDescription, is_mig
     ]
 
 
-def _assignment(places: tuple[Place, ...]) -> str | None:
-    """`orders:0,2;payments:1`."""
-    by_topic: dict[str, list[str]] = {}
-    for topic, index in sorted(places):
-        by_topic.setdefault(topic, []).append(str(index))
-    return ";".join(f"{topic}:{','.join(indexes)}" for topic, indexes in by_topic.items()) or None
+def _assignment(partitions: tuple[TopicPartition, ...]) -> str | None:
+    """Format partitions as `orders:0,2;payments:1`."""
+    grouped = by_topic(sorted(partitions))
+    return ";".join(f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in grouped.items()) or None
 
 
-def print_states(client: Client, groups: list[GroupDescription], verbose: bool) -> None:
-    """A table for each group: its coordinator, assignor, state and number of members."""
+async def print_states(client: Client, groups: list[GroupDescription], verbose: bool) -> None:
+    """Print a table for each group: its coordinator, assignor, state and number of members."""
     columns = [
         Column("GROUP", 15, grows=True),
         Column("COORDINATOR (ID)", 25, grows=True),
@@ -183,11 +188,10 @@ def print_states(client: Client, groups: list[GroupDescription], verbose: bool) 
         Column("#MEMBERS"),
     ]
     for group in groups:
-        _tell_state(group)
-        where = group.coordinator
+        _print_remark(group)
         row: list[object] = [
             group.group_id,
-            f"{where.host}:{where.port}  ({where.node_id})",
+            f"{group.coordinator.address}  ({group.coordinator.id})",
             group.assignor or None,
             group.state,
             *([group.epoch, group.assignment_epoch] if verbose else []),

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from millrace.cli.errors import CommandError
+from millrace.cli.terminal.errors import CommandError
 
 _DURATION = re.compile(
     r"(?P<sign>[-+]?)P(?=.*\d)(?:(?P<days>[-+]?\d+)D)?"

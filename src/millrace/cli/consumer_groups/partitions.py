@@ -1,42 +1,30 @@
-"""Partitions: which there are, where they begin and end, and how a command line names them."""
+"""Partitions as a command line names them."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from millrace.cli.client import Client
-from millrace.cli.errors import CommandError, check
-from millrace.cli.offsets import ByLeader, Place, list_offsets
-from millrace.errors import Error
-from millrace.wire.messages.list_offsets import ListOffsetsPartitionResponse
+from millrace.admin.topics import existing_topics
+from millrace.cli.terminal.errors import CommandError
+from millrace.client import Client, TopicPartition
 
 
-def leaders_of(client: Client, topics: Iterable[str]) -> dict[Place, int]:
-    """Every partition of those topics that exist, with its leader; a negative one is none."""
-    wanted = sorted(topics)
-    if not wanted:
-        return {}
-    leaders = {}
-    for topic in client.metadata(wanted).topics:
-        if topic.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION or topic.name is None:
-            continue
-        check(topic.error_code)
-        for partition in topic.partitions:
-            leaders[topic.name, partition.partition_index] = partition.leader_id
-    return leaders
+async def parse_partitions(client: Client, texts: Iterable[str]) -> tuple[list[TopicPartition], list[str]]:
+    """The partitions of `topic` or `topic:0,1,2`, and the topics among the first that do not exist."""
+    parsed = [_parse_topic(text) for text in texts]
+    existing = await existing_topics(client, {topic for topic, indexes in parsed if indexes is None})
+    partitions: list[TopicPartition] = []
+    missing = []
+    for topic, indexes in parsed:
+        if indexes is not None:
+            partitions += [TopicPartition(topic, index) for index in indexes]
+        elif topic in existing:
+            partitions += existing[topic].topic_partitions
+        else:
+            missing.append(topic)
+    return partitions, missing
 
 
-def offsets_at(
-    client: Client, leaders: Mapping[Place, int], timestamp: int
-) -> dict[Place, ListOffsetsPartitionResponse]:
-    """What each partition's leader answers for a timestamp, or for LATEST or EARLIEST."""
-    by_leader: ByLeader = defaultdict(list)
-    for place, leader_id in sorted(leaders.items()):
-        by_leader[leader_id].append(place)
-    return list_offsets(client, by_leader, timestamp)
-
-
-def parse_topic(text: str) -> tuple[str, list[int] | None]:
-    """`topic` or `topic:0,1,2`; None stands for all partitions."""
+def _parse_topic(text: str) -> tuple[str, list[int] | None]:
+    """A topic and the indexes that are named; None stands for all partitions."""
     topic, *indexes = text.split(":")
     if not indexes:
         return topic, None
@@ -48,8 +36,3 @@ def parse_topic(text: str) -> tuple[str, list[int] | None]:
             raise CommandError(f"Invalid partition '{index}' specified in topic arg '{text}'")
         parsed.append(int(index))
     return topic, parsed
-
-
-def name_of(place: Place) -> str:
-    """`topic-0`, as Kafka writes a partition."""
-    return f"{place[0]}-{place[1]}"

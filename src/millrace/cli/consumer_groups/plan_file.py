@@ -1,18 +1,19 @@
-"""Plans of new offsets as CSV: what `--export` prints and `--from-file` reads."""
+"""Plans of new offsets as CSV, which `--export` prints and `--from-file` reads."""
 
 import csv
 import io
 from collections.abc import Mapping
 from pathlib import Path
 
-from millrace.cli.consumer_groups.scenarios import NewOffsets
-from millrace.cli.errors import CommandError
+from millrace.admin.resets import NewOffsets
+from millrace.cli.terminal.errors import CommandError
+from millrace.client import TopicPartition
 
 FORMAT = "topic,partition,offset, or group,topic,partition,offset"
 
 
 def format_plan(plan: Mapping[str, NewOffsets], *, with_groups: bool) -> str:
-    """A line for each partition; the group comes first if there are several."""
+    """Write a line for each partition; the group comes first if there are several."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     for group_id, offsets in plan.items():
@@ -22,7 +23,7 @@ def format_plan(plan: Mapping[str, NewOffsets], *, with_groups: bool) -> str:
 
 
 def read_plan(path: Path, group_ids: list[str]) -> dict[str, NewOffsets]:
-    """The new offsets of each group; lines without a group are about the only one asked for."""
+    """Read the new offsets of each group; lines without a group are about the only group."""
     try:
         lines = [line for line in csv.reader(io.StringIO(path.read_text(encoding="utf-8"))) if line]
     except OSError as error:
@@ -36,5 +37,5 @@ def read_plan(path: Path, group_ids: list[str]) -> dict[str, NewOffsets]:
         if len(line) != 4 or not line[2].strip().isdecimal() or not line[3].strip().lstrip("-").isdecimal():
             raise CommandError(f"{path}, line {number}: write {FORMAT}")
         group_id, topic, index, offset = (cell.strip() for cell in line)
-        plan.setdefault(group_id, {})[topic, int(index)] = int(offset)
+        plan.setdefault(group_id, {})[TopicPartition(topic, int(index))] = int(offset)
     return plan

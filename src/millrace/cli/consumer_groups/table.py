@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import click
 
-from millrace.cli.terminal_table import is_for_people, print_terminal_table
+from millrace.cli.terminal.tables import is_for_people, print_terminal_table
 
 MISSING = "-"
 AS_IT_COMES = 0

@@ -6,18 +6,25 @@ from typing import Any
 import click
 
 from millrace import __version__
-from millrace.cli.client import connected
-from millrace.cli.errors import CommandError
-from millrace.cli.options import KafkaCommand, Target, broker_options
-from millrace.cli.transactions.ending import abort_marker, force_terminate, marker_for, write_marker
-from millrace.cli.transactions.hanging import NO_TRANSACTION, find_hanging, partitions_to_search
-from millrace.cli.transactions.producers import describe_producers, leader_of
-from millrace.cli.transactions.states import describe_transactions, list_transactions
+from millrace.admin.producers import describe_producers
+from millrace.admin.topics import existing_topics, list_topics
+from millrace.admin.transactions import (
+    OpenTransaction,
+    abort_in_partition,
+    describe_transactions,
+    fence_producer,
+    find_hanging_transactions,
+    find_open_transaction,
+    list_transactions,
+)
+from millrace.cli.terminal.errors import CommandError
+from millrace.cli.terminal.options import KafkaCommand, Target, broker_options
+from millrace.cli.terminal.session import connected
 from millrace.cli.transactions.table import print_table
-from millrace.wire.messages.list_transactions import ListTransactionsRequest
+from millrace.client import Client, TopicPartition
+from millrace.errors import Error
 
 MS_PER_MINUTE = 60_000
-NOT_STARTED = -1
 
 
 class TransactionsGroup(click.Group):
@@ -46,18 +53,14 @@ def command(*, target: Target) -> None:
 @click.pass_obj
 def list_command(target: Target, /, *, duration_filter: int, transactional_id_pattern: str | None) -> None:
     """List transactions."""
-    request = ListTransactionsRequest(
-        duration_filter=duration_filter, transactional_id_pattern=transactional_id_pattern
-    )
-    with connected(target) as client:
-        listed = list_transactions(client, request)
-    print_table(
-        ("TransactionalId", "Coordinator", "ProducerId", "TransactionState"),
-        [
-            (found.transactional_id, coordinator_id, found.producer_id, found.transaction_state)
-            for coordinator_id, found in listed
-        ],
-    )
+    longer_than_ms = None if duration_filter < 0 else duration_filter
+    with connected(target) as session:
+        listed = session.run(
+            list_transactions(
+                session.client, longer_than_ms=longer_than_ms, id_pattern=transactional_id_pattern
+            )
+        )
+    print_table(("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), listed)
 
 
 @command.command("describe")
@@ -65,16 +68,15 @@ def list_command(target: Target, /, *, duration_filter: int, transactional_id_pa
 @click.pass_obj
 def describe_command(target: Target, /, *, transactional_id: str) -> None:
     """Describe the state of a transactional id."""
-    with connected(target) as client:
-        described = describe_transactions(client, [transactional_id])
-    if transactional_id not in described:
+    with connected(target) as session:
+        described = session.run(describe_transactions(session.client, [transactional_id]))
+    error = described.failed.get(transactional_id)
+    if error is not None and error.error is Error.TRANSACTIONAL_ID_NOT_FOUND:
         raise CommandError(
             f"there is no transactional id {transactional_id}; `millrace transactions list` shows them all"
         )
-    coordinator_id, state = described[transactional_id]
-    started_ms = state.transaction_start_time_ms
-    is_started = started_ms != NOT_STARTED
-    places = [f"{topic.topic}-{index}" for topic in state.topics for index in topic.partitions]
+    found = described[transactional_id]
+    duration_ms = None if found.started_ms is None else round(time.time() * 1000) - found.started_ms
     print_table(
         (
             "CoordinatorId",
@@ -89,15 +91,15 @@ def describe_command(target: Target, /, *, transactional_id: str) -> None:
         ),
         [
             (
-                coordinator_id,
+                found.coordinator_id,
                 transactional_id,
-                state.producer_id,
-                state.producer_epoch,
-                state.transaction_state,
-                state.transaction_timeout_ms,
-                started_ms if is_started else None,
-                round(time.time() * 1000) - started_ms if is_started else None,
-                ",".join(sorted(places)),
+                found.producer_id,
+                found.producer_epoch,
+                found.state,
+                found.timeout_ms,
+                found.started_ms,
+                duration_ms,
+                ",".join(sorted(map(str, found.partitions))),
             )
         ],
     )
@@ -112,10 +114,9 @@ def describe_producers_command(
     target: Target, /, *, topic: str, partition: int, broker_id: int | None
 ) -> None:
     """Describe the producers that write to a partition."""
-    place = (topic, partition)
-    with connected(target) as client:
-        node_id = leader_of(client, place) if broker_id is None else broker_id
-        producers = describe_producers(client, {place: node_id})[place]
+    key = TopicPartition(topic, partition)
+    with connected(target) as session:
+        producers = session.run(describe_producers(session.client, [key], broker_id=broker_id))[key]
     print_table(
         (
             "ProducerId",
@@ -132,9 +133,7 @@ def describe_producers_command(
                 producer.coordinator_epoch,
                 producer.last_sequence,
                 producer.last_timestamp,
-                None
-                if producer.current_txn_start_offset == NO_TRANSACTION
-                else producer.current_txn_start_offset,
+                producer.transaction_start,
             )
             for producer in producers
         ],
@@ -161,18 +160,19 @@ def abort_command(
     coordinator_epoch: int | None,
 ) -> None:
     """Abort a hanging transaction in one partition."""
-    place = (topic, partition)
-    with connected(target) as client:
+    key = TopicPartition(topic, partition)
+    with connected(target) as session:
         if start_offset is not None:
-            marker = marker_for(client, place, start_offset)
+            found = session.run(find_open_transaction(session.client, key, start_offset))
+            producer = found.producer_id, found.producer_epoch, found.coordinator_epoch
         elif producer_id is None or producer_epoch is None or coordinator_epoch is None:
             raise CommandError(
                 "name the transaction by --start-offset, or, for brokers before 3.0, by --producer-id,"
                 " --producer-epoch and --coordinator-epoch"
             )
         else:
-            marker = abort_marker(place, producer_id, producer_epoch, coordinator_epoch)
-        write_marker(client, place, marker)
+            producer = producer_id, producer_epoch, coordinator_epoch
+        session.run(abort_in_partition(session.client, key, *producer))
 
 
 @command.command("find-hanging")
@@ -189,14 +189,13 @@ def abort_command(
 )
 @click.pass_obj
 def find_hanging_command(target: Target, /, *, max_transaction_timeout: int, **scope: Any) -> None:
-    """Find transactions that nobody is going to end."""
+    """Find transactions that no coordinator will end."""
     if scope["topic"] is None and scope["broker_id"] is None:
-        raise CommandError("find-hanging needs --topic NAME or --broker-id ID, where to search")
+        raise CommandError("find-hanging needs --topic NAME or --broker-id ID")
     if scope["partition"] is not None and scope["topic"] is None:
         raise CommandError("--partition needs --topic")
-    with connected(target) as client:
-        brokers = partitions_to_search(client, **scope)
-        hanging = find_hanging(client, brokers, max_transaction_timeout * MS_PER_MINUTE)
+    with connected(target) as session:
+        hanging = session.run(_find_hanging(session.client, max_transaction_timeout, **scope))
     print_table(
         (
             "Topic",
@@ -210,16 +209,32 @@ def find_hanging_command(target: Target, /, *, max_transaction_timeout: int, **s
         ),
         [
             (
-                *found.place,
+                *found.partition,
                 found.producer.producer_id,
                 found.producer.producer_epoch,
                 found.producer.coordinator_epoch,
-                found.producer.current_txn_start_offset,
+                found.producer.transaction_start,
                 found.producer.last_timestamp,
                 found.silent_ms // MS_PER_MINUTE,
             )
             for found in hanging
         ],
+    )
+
+
+async def _find_hanging(
+    client: Client, max_timeout_minutes: int, broker_id: int | None, topic: str | None, partition: int | None
+) -> list[OpenTransaction]:
+    topics = await (list_topics(client) if topic is None else existing_topics(client, [topic]))
+    partitions = [
+        TopicPartition(name, found.index)
+        for name, described in topics.items()
+        for found in described.partitions
+        if (partition is None or found.index == partition)
+        and (found.leader is not None if broker_id is None else broker_id in found.replicas)
+    ]
+    return await find_hanging_transactions(
+        client, partitions, max_timeout_minutes * MS_PER_MINUTE, broker_id=broker_id
     )
 
 
@@ -230,5 +245,5 @@ def find_hanging_command(target: Target, /, *, max_transaction_timeout: int, **s
 @click.pass_obj
 def force_terminate_command(target: Target, /, *, transactional_id: str) -> None:
     """Abort the transaction of a transactional id and fence its producer."""
-    with connected(target) as client:
-        force_terminate(client, transactional_id)
+    with connected(target) as session:
+        session.run(fence_producer(session.client, transactional_id))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from millrace.cli.terminal_table import is_for_people, print_terminal_table
+from millrace.cli.terminal.tables import is_for_people, print_terminal_table
 
 NONE = "None"
 

@@ -1,0 +1,5 @@
+"""`millrace doctor`."""
+
+from millrace.cli.doctor.command import command
+
+__all__ = ["command"]

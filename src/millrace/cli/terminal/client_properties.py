@@ -1,0 +1,81 @@
+"""Client properties under their Java names, made fit for librdkafka."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+from confluent_kafka import KafkaException
+
+from millrace.cli.terminal.errors import CommandError
+
+T = TypeVar("T")
+
+RENAMED = {
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.request.size": "message.max.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "ssl.truststore.location": "ssl.ca.location",
+}
+
+# Java settings that ask for nothing librdkafka would do otherwise.
+WITHOUT_COUNTERPART = frozenset(
+    {
+        "auto.include.jmx.reporter",
+        "default.api.timeout.ms",
+        "exclude.internal.topics",
+        "interceptor.classes",
+        "key.deserializer",
+        "key.serializer",
+        "max.block.ms",
+        "max.poll.records",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
+        "partitioner.class",
+        "partitioner.ignore.keys",
+        "value.deserializer",
+        "value.serializer",
+    }
+)
+
+_UNKNOWN_NAME = 'No such configuration property: "'
+
+# Only what is critical: librdkafka would report each failed connection attempt in its own format.
+_QUIET = {"log_level": 2}
+
+
+def create(
+    client: Callable[[dict[str, Any]], T],
+    properties: Mapping[str, str],
+    more_settings: Mapping[str, object] | None = None,
+) -> T:
+    """A librdkafka client with these properties; a name that means nothing to it is a warning.
+
+    `more_settings` are those that no properties file could hold: callbacks.
+    """
+    settings: dict[str, Any] = {**_QUIET, **translate(properties), **(more_settings or {})}
+    while True:
+        try:
+            return client(settings)
+        except KafkaException as error:
+            reason = error.args[0].str()
+            if not reason.startswith(_UNKNOWN_NAME):
+                raise CommandError(f"{reason}; check the client's properties") from None
+            name = reason.removeprefix(_UNKNOWN_NAME).rstrip('"')
+            click.echo(f"warning: ignoring the unknown client property {name}", err=True)
+            del settings[name]
+
+
+def translate(properties: Mapping[str, str]) -> dict[str, str]:
+    """Java's names as librdkafka's; what has no counterpart is left out."""
+    translated = {}
+    for name, value in properties.items():
+        if name == "buffer.memory":
+            translated["queue.buffering.max.kbytes"] = str(max(1, int(value) // 1024))
+        elif name not in WITHOUT_COUNTERPART:
+            translated[RENAMED.get(name, name)] = value
+    return translated

@@ -1,0 +1,130 @@
+"""The top-level command: finds a subcommand by name and imports only that one."""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from millrace import __version__
+from millrace.cli.pasted import mend_pasted
+from millrace.cli.terminal.errors import CommandError, explain
+
+# name: what `millrace --help` says of it. A command lives in the module of its name.
+COMMANDS: dict[str, dict[str, str]] = {
+    "Run a broker": {
+        "up": "Start a broker here and now, with sensible defaults.",
+        "broker": "Start a broker from a Kafka properties file.",
+        "doctor": "Check this machine, and say how to mend what is wrong.",
+    },
+    "Topics and records": {
+        "topics": "Create, list, describe, change and delete topics.",
+        "console-producer": "Send the lines of standard input as records.",
+        "console-consumer": "Print the records of a topic.",
+        "configs": "Show and change the configuration of topics and brokers.",
+        "get-offsets": "Print the offsets of partitions.",
+        "delete-records": "Delete the records before given offsets.",
+    },
+    "Groups and transactions": {
+        "consumer-groups": "List, describe, rewind and delete consumer groups.",
+        "transactions": "List, describe and abort transactions.",
+    },
+    "Look inside": {
+        "log-dirs": "Show how much the partitions take on disk.",
+        "broker-api-versions": "Show which versions of which requests the brokers speak.",
+        "dump-log": "Print and verify segment, index and snapshot files.",
+    },
+    "Pipelines on Spark": {
+        "run": "Run a pipeline over the log: live, or over history.",
+        "replay": "Build a pipeline's output anew beside the running one, and switch over.",
+        "view": "Serve a batch's result with what a stream adds to it.",
+    },
+    "Measure": {
+        "producer-perf-test": "Measure how fast records can be produced.",
+        "consumer-perf-test": "Measure how fast records can be consumed.",
+    },
+}
+
+# Scripts of Kafka's whose command has another name here.
+SCRIPTS = {"server-start": "broker"}
+# What tutorials start first, and nobody needs here.
+NOT_NEEDED = ("zookeeper-server-start",)
+
+INTERRUPTED = 130
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name; reports every error in one line and with exit code 1."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for section in COMMANDS.values() for name in section]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"millrace.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; `kafka-topics.sh` is `topics`."""
+        name = args[0].rpartition("/")[2].removesuffix(".sh").removesuffix(".bat")
+        name = name.removeprefix("kafka-")
+        name = SCRIPTS.get(name, name)
+        if name in NOT_NEEDED:
+            click.echo("note: ZooKeeper is not needed; `millrace up` starts a broker by itself", err=True)
+            ctx.exit()
+        known = self.list_commands(ctx)
+        if name not in known and not name.startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else "`millrace --help` lists them"
+            raise CommandError(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, [name, *args[1:]])
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, commands in COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(commands.items()))
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        arguments, mended = mend_pasted(sys.argv[1:] if args is None else args)
+        for note in mended:
+            click.echo(f"note: {note}", err=True)
+        try:
+            status = super().main(arguments, prog_name, complete_var, standalone_mode=False, **extra)
+        except (KeyboardInterrupt, click.Abort):
+            sys.exit(INTERRUPTED)
+        except BrokenPipeError:
+            # Whoever read our output has had enough; Python must not complain again at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
+        except Exception as error:
+            if os.environ.get("MILLRACE_DEBUG"):
+                raise
+            click.echo(click.style("error: ", fg="red", bold=True) + explain(error), err=True)
+            sys.exit(1)
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="`kafka-X.sh ARGS` is `millrace X ARGS`. Every command has --help.",
+)
+@click.version_option(__version__, message="millrace %(version)s")
+def millrace() -> None:
+    """A log that speaks the Apache Kafka protocol, and the tools to work with it."""
