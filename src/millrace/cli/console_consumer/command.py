@@ -11,6 +11,7 @@ import click
 from millrace.cli.console_consumer.record_format import RecordFormat
 from millrace.cli.terminal.errors import CommandError
 from millrace.cli.terminal.options import KafkaCommand, Target, broker_options, parse_pairs, read_properties
+from millrace.cli.terminal.output import is_one_stream
 from millrace.cli.terminal.topic_pattern import topic_pattern
 
 if TYPE_CHECKING:
@@ -112,13 +113,17 @@ def command(
 
 
 def _print_all(reader: Reader, printer: Printer, timeout_ms: int | None) -> None:
+    is_line_open = False
     try:
         for messages in reader.batches(timeout_ms, printer.batch):
             if not printer.print(messages):
                 break
     except KeyboardInterrupt:
-        pass
+        # The terminal has printed ^C.
+        is_line_open = sys.stderr.isatty()
     finally:
+        if is_line_open or (printer.is_line_open and is_one_stream()):
+            click.echo(err=True)
         click.echo(f"Processed a total of {printer.count} messages", err=True)
         reader.close()
 
@@ -174,6 +179,7 @@ class Printer:
 
     def __init__(self, shape: RecordFormat | None, max_messages: int | None, skip_errors: bool) -> None:
         self.count = 0
+        self.is_line_open = False
         self._format = shape
         self._left = max_messages if max_messages is not None and max_messages >= 0 else None
         self._skip_errors = skip_errors
@@ -200,9 +206,12 @@ class Printer:
         if self._format is None:
             return
         try:
-            self._output.write(self._format.format(message))
+            text = self._format.format(message)
         except CommandError as error:
             if not self._skip_errors:
                 raise
             place = f"{message.topic()}-{message.partition()} at offset {message.offset()}"
             print(f"skipped {place}: {error.message}", file=sys.stderr)
+        else:
+            self._output.write(text)
+            self.is_line_open = not text.endswith(b"\n") if text else self.is_line_open
