@@ -386,6 +386,43 @@ class TestFailures:
         await data.clean()
         assert values(log) == [(3, b"3")]
 
+    async def test_truncation_during_a_pass_calls_it_off(
+        self, data: DataDirectory, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        log = data.log()
+        data.dirty(log, 4)
+
+        def truncate() -> None:
+            log.truncate_to(2)
+            data.append(log, (b"key", b"new"))
+            log.roll()
+            data.append(log, (b"key", b"newer"))
+            log.roll()
+            data.before_swap = lambda: None
+
+        data.before_swap = truncate
+        await data.cleaner.clean(data.cleaner.survey(log, data.clock.now_ms()))
+        assert "it was truncated meanwhile" in caplog.text
+        assert values(log) == [(0, b"0"), (1, b"1"), (2, b"new"), (3, b"newer")]
+        await data.clean()
+        assert values(log) == [(3, b"newer")]
+
+    async def test_a_truncated_log_counts_as_not_compacted_yet(self, data: DataDirectory) -> None:
+        log = data.log()
+        data.dirty(log, 4)
+        await data.clean()
+        log.truncate_to(0)
+        data.dirty(log, 5)
+        await data.clean()
+        assert values(log) == [(4, b"4")]
+
+    async def test_records_that_are_not_committed_are_not_compacted(self, data: DataDirectory) -> None:
+        log = data.log()
+        data.dirty(log, 4)
+        log.set_high_watermark(2)
+        await data.clean()
+        assert values(log) == [(1, b"1"), (2, b"2"), (3, b"3")]
+
     async def test_a_log_deleted_during_a_pass_is_let_go(self, data: DataDirectory) -> None:
         log = data.log()
         data.dirty(log)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from millrace.clock import Clock
 from millrace.config import BrokerConfig
@@ -43,6 +44,13 @@ class _Failures:
     retry_at: float = 0.0
 
 
+class _CleanUpTo(NamedTuple):
+    """The end of a log's clean part, which holds until the log is cut back."""
+
+    offset: int
+    truncations: int
+
+
 class Cleaner:
     """Keeps compacted logs compact. Owned by the broker loop; the work itself runs in child processes."""
 
@@ -70,7 +78,7 @@ class Cleaner:
         self._checkpoint_lock = asyncio.Lock()
         self._workers: list[asyncio.Task[None]] = []
         # By log, not by name: a topic that is deleted and created again starts anew.
-        self._clean_offsets: dict[Log, int] = {}
+        self._clean_offsets: dict[Log, _CleanUpTo] = {}
         self._load_clean_offsets()
 
     def start(self) -> None:
@@ -140,8 +148,8 @@ class Cleaner:
         return survey(log, self._first_dirty_offset(log), now_ms)
 
     def _first_dirty_offset(self, log: Log) -> int:
-        clean_offset = self._clean_offsets.get(log, log.log_start_offset)
-        if log.log_start_offset <= clean_offset <= log.log_end_offset:
+        clean_offset, truncations = self._clean_offsets.get(log, (log.log_start_offset, log.truncations))
+        if log.log_start_offset <= clean_offset <= log.log_end_offset and truncations == log.truncations:
             return clean_offset
         if clean_offset > log.log_end_offset:
             logger.warning(
@@ -150,7 +158,7 @@ class Cleaner:
                 clean_offset,
                 log.log_end_offset,
             )
-        self._clean_offsets[log] = log.log_start_offset
+        self._clean_offsets[log] = _CleanUpTo(log.log_start_offset, log.truncations)
         return log.log_start_offset
 
     # Cleaning
@@ -160,8 +168,9 @@ class Cleaner:
         log = cleanable.log
         self._in_progress.add(log)
         try:
-            done = await self._compact(cleanable)
-            self._clean_offsets[log] = done.end_offset
+            truncations = log.truncations
+            done = await self._compact(cleanable, truncations)
+            self._clean_offsets[log] = _CleanUpTo(done.end_offset, truncations)
             await self._write_clean_offsets(log.directory.parent)
         except CorruptLog as failure:
             self._give_up(log, failure)
@@ -214,10 +223,10 @@ class Cleaner:
                 done.unreadable_reason,
             )
 
-    async def _compact(self, cleanable: Cleanable) -> Pass:
+    async def _compact(self, cleanable: Cleanable, truncations: int) -> Pass:
         async with CompactionProcess(self.job(cleanable)) as process:
             async for replacement in process.replacements():
-                await self._swap_in(cleanable.log, replacement)
+                await self._swap_in(cleanable.log, replacement, truncations)
             return process.done
 
     def job(self, cleanable: Cleanable) -> Job:
@@ -254,12 +263,12 @@ class Cleaner:
             aborted=log.aborted_transactions(log.segments[0].base_offset, cleanable.first_uncleanable_offset),
         )
 
-    async def _swap_in(self, log: Log, replacement: Replacement) -> None:
+    async def _swap_in(self, log: Log, replacement: Replacement, truncations: int) -> None:
         directory, base_offset = log.directory, replacement.base_offset
-        self._check_still_there(log)
+        self._check_still_there(log, truncations)
         await self._run_in_thread(partial(swap.stage, directory, base_offset, self._disk))
         try:
-            self._check_still_there(log)
+            self._check_still_there(log, truncations)
             retired = log.replace_segments(replacement.replaces, base_offset)
             if retired is None:
                 raise LogChanged("segments were deleted meanwhile")
@@ -269,10 +278,12 @@ class Cleaner:
         await self._run_in_thread(partial(self._disk.fsync_directory, directory))
         self._remove_later(retired, log.config.file_delete_delay_ms)
 
-    def _check_still_there(self, log: Log) -> None:
+    def _check_still_there(self, log: Log, truncations: int) -> None:
         # A topic that was deleted may be there again, under the same name and in the same directory.
         if log not in self._logs():
             raise LogChanged("its topic was deleted meanwhile")
+        if log.truncations != truncations:
+            raise LogChanged("it was truncated meanwhile")
 
     # What is clean
 
@@ -284,14 +295,14 @@ class Cleaner:
                 by_directory[directory] = read_clean_offsets(directory)
             offset = by_directory[directory].get((log.topic, log.partition))
             if offset is not None:
-                self._clean_offsets[log] = offset
+                self._clean_offsets[log] = _CleanUpTo(offset, log.truncations)
 
     async def _write_clean_offsets(self, directory: Path) -> None:
         async with self._checkpoint_lock:
             self._forget_all_but(set(self._logs()))
             offsets = {
-                (log.topic, log.partition): offset
-                for log, offset in self._clean_offsets.items()
+                (log.topic, log.partition): clean.offset
+                for log, clean in self._clean_offsets.items()
                 if log.directory.parent == directory
             }
             await self._run_in_thread(partial(write_clean_offsets, directory, offsets, self._disk))

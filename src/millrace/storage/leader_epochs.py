@@ -1,4 +1,4 @@
-"""Where each leader's reign starts in a log (`leader-epoch-checkpoint`)."""
+"""Start offset of each leader epoch in a log (`leader-epoch-checkpoint`)."""
 
 import logging
 from pathlib import Path
@@ -88,6 +88,10 @@ class LeaderEpochs:
             return
         kept = [entry for entry in self.entries if entry.start_offset > start_offset]
         self._replace([EpochStart(spanning[-1].epoch, start_offset), *kept])
+
+    def clear(self) -> None:
+        """Forget every epoch."""
+        self._replace([])
 
     def _replace(self, entries: list[EpochStart]) -> None:
         self.entries = entries

@@ -6,6 +6,7 @@ import shutil
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,19 +23,17 @@ from millrace.storage.flush import Flush, changed_directories, derived_files
 from millrace.storage.indexes import TimeIndex
 from millrace.storage.inspection import AcceptedBatch, inspect, recompress, stamp
 from millrace.storage.log_dir import doomed_path
-from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX, Snapshots
+from millrace.storage.producer_recovery import ProducerRecovery
+from millrace.storage.producer_snapshot import Snapshots
 from millrace.storage.producer_state import Producer
 from millrace.storage.reader import Reader
 from millrace.storage.recovery import LoadedLog, Loader
-from millrace.storage.segment import (
-    MAX_RELATIVE_OFFSET,
-    SEGMENT_SUFFIXES,
-    Segment,
-)
+from millrace.storage.replicated_batches import replicated_batches
+from millrace.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from millrace.storage.timestamps import TimestampOffset
 from millrace.storage.transaction_index import AbortedTransaction, collect_aborted
 from millrace.storage.validation import BROKERS_OWN, check_header
-from millrace.wire.control_batch import EndMarker, build_end_marker
+from millrace.wire.control_batch import EndMarker, build_end_marker, read_end_marker
 from millrace.wire.records import MAGIC_POSITION, NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader, payload_of
 
 logger = logging.getLogger(__name__)
@@ -85,6 +84,7 @@ class Log:
         "recovery_point",
         "segments",
         "topic",
+        "truncations",
     )
 
     @classmethod
@@ -97,17 +97,19 @@ class Log:
         disk: Disk,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        high_watermark: int | None = None,
         clean: bool = False,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> "Log":
         """Open a partition's directory, creating it where missing and recovering it after an unclean stop.
 
-        Safe to call in a thread. Raises RecoveryInterrupted soon after `interrupted` turns true.
+        Without a high watermark every record counts as committed when it is appended. Safe to call in a
+        thread. Raises RecoveryInterrupted soon after `interrupted` turns true.
         """
         try:
             loaded = Loader(directory, config, clock, disk, interrupted).load(
-                recovery_point, log_start_offset, clean=clean
+                recovery_point, log_start_offset, clean=clean, high_watermark=high_watermark
             )
         except OSError as failure:
             message = f"Cannot open the log {directory}: {failure.strerror or failure}"
@@ -136,6 +138,8 @@ class Log:
         self.log_start_offset = loaded.segments[0].base_offset
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = 0
+        self.truncations = 0
+        """Times that the log was cut back: work on earlier content checks that this has not changed."""
         self.read_only_reason: str | None = None
         self._leader_epochs = loaded.leader_epochs
         self.producers = loaded.producers
@@ -188,13 +192,25 @@ class Log:
         return self.log_end_offset - self.recovery_point >= self._config.flush_messages
 
     @property
+    def high_watermark(self) -> int:
+        """End of the committed records: those on every in-sync replica."""
+        watermark = self.producers.high_watermark
+        return self.log_end_offset if watermark is None else watermark
+
+    def set_high_watermark(self, offset: int | None) -> None:
+        """Move the end of the committed records; None lets it follow the log's end from now on."""
+        self.producers.high_watermark = offset if offset is None else min(offset, self.log_end_offset)
+
+    @property
     def last_stable_offset(self) -> int:
-        """Where the first open transaction starts, else the end of the log."""
-        first_open_offset = self.producers.first_open_offset
-        if first_open_offset is None:
-            return self.log_end_offset
+        """Start of the first transaction without a committed end, else the high watermark."""
+        watermark = self.producers.high_watermark
+        end = self.log_end_offset if watermark is None else watermark
+        first_unstable_offset = self.producers.first_unstable_offset
+        if first_unstable_offset is None or first_unstable_offset >= end:
+            return end
         # The start of the transaction may have been deleted.
-        return max(first_open_offset, self.log_start_offset)
+        return max(first_unstable_offset, self.log_start_offset)
 
     def active_producers(self) -> list[Producer]:
         """The idempotent and transactional producers this log still remembers."""
@@ -224,6 +240,8 @@ class Log:
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         length = len(batch)
+        if length > self._config.segment_bytes:
+            raise _too_large(length, self._config)
         start = _BATCH_START.pack(base_offset, header.length, leader_epoch)
         try:
             segment = self._segment_for(length, last_offset, header.max_timestamp, now_ms)
@@ -269,22 +287,50 @@ class Log:
         marker = EndMarker(committed, coordinator_epoch)
         batch = build_end_marker(marker, producer_id, producer_epoch, now_ms)
         appended = self.append(memoryview(batch), leader_epoch, AppendOrigin.MARKER)
-        aborted = self.producers.end_transaction(
-            producer_id, producer_epoch, marker, appended.base_offset, now_ms
-        )
+        self._note_marker(producer_id, producer_epoch, marker, appended.base_offset, now_ms)
+        return appended
+
+    def append_as_follower(self, records: memoryview, leader_epoch: int) -> None:
+        """Append batches as the leader has them: offsets, epochs and markers stay as they are.
+
+        leader_epoch: the epoch of the leader that sent them. A refused batch raises KafkaError; those before
+        it are in the log.
+        """
+        self._check_writable()
+        now_ms = self._clock.now_ms()
+        name = self.directory.name
+        for header, batch in replicated_batches(records, self.log_end_offset, leader_epoch, name):
+            last_offset, max_timestamp = header.last_offset, header.max_timestamp
+            try:
+                segment = self._segment_for(header.size, last_offset, max_timestamp, now_ms)
+                segment.append((batch,), header.size, last_offset, max_timestamp)
+            except OSError as failure:
+                raise self._storage_error("append to", failure) from failure
+            self.log_end_offset = last_offset + 1
+            if header.leader_epoch > self._leader_epochs.latest:
+                self._leader_epochs.assign(header.leader_epoch, header.base_offset)
+            if header.is_control:
+                marker = read_end_marker(batch)
+                # Compaction may have emptied it.
+                if marker is not None:
+                    self._note_marker(
+                        header.producer_id, header.producer_epoch, marker, header.base_offset, now_ms
+                    )
+            elif header.has_producer_id:
+                self.producers.record(header, header.base_offset, now_ms)
+
+    def _note_marker(
+        self, producer_id: int, producer_epoch: int, marker: EndMarker, offset: int, now_ms: int
+    ) -> None:
+        """Record a marker that is the log's last batch."""
+        aborted = self.producers.end_transaction(producer_id, producer_epoch, marker, offset, now_ms)
         if aborted is not None:
             self._active.add_aborted(aborted)
             self._has_aborted_transactions = True
-        return appended
 
     def _segment_for(self, length: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
         """The active segment, or a new one where this batch may not go into it any more."""
         active, config = self._active, self._config
-        if length > config.segment_bytes:
-            raise KafkaError(
-                Error.RECORD_LIST_TOO_LARGE,
-                f"A batch of {length} bytes does not fit into a segment of {config.segment_bytes} bytes",
-            )
         if (
             active.size + length > config.segment_bytes
             or last_offset - active.base_offset > MAX_RELATIVE_OFFSET
@@ -426,6 +472,9 @@ class Log:
         self.producers.expire(now_ms - self._producer_id_expiration_ms)
         with self._storing("apply retention to"):
             expired = retention.count_expired(self.segments, self._config, self.log_start_offset, now_ms)
+            if self.high_watermark < self.log_end_offset:
+                # A record that is not committed yet must not be missing from one replica only.
+                expired = min(expired, self._reader.segment_number(self.high_watermark))
             if not expired:
                 return []
             if expired == len(self.segments):
@@ -440,16 +489,7 @@ class Log:
         logger.info("%s: removing %d expired segments", self.directory, count)
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         self._leader_epochs.truncate_from_start(self.log_start_offset)
-        return [path for segment in removed for path in self._retire(segment)]
-
-    def _retire(self, segment: Segment) -> Iterator[Path]:
-        segment.release_file()
-        for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
-            path = segment.path(suffix)
-            if path.exists():
-                retired = path.with_name(path.name + swap.DELETED_SUFFIX)
-                self._disk.rename(path, retired)
-                yield retired
+        return [path for segment in removed for path in retention.retire(segment, self._disk)]
 
     def replace_segments(self, replaced: Sequence[int], base_offset: int) -> list[Path] | None:
         """Put a staged compacted segment in the place of sealed ones; returns the old files for removal.
@@ -468,6 +508,86 @@ class Log:
         self._sealed_bytes += new.size - sum(segment.size for segment in old)
         self._reader.forget_positions()
         return retired
+
+    # Truncating
+
+    def truncate_to(self, offset: int) -> list[Path]:
+        """Drop the batches that reach to an offset or past it; returns files to remove after a delay.
+
+        Batches are dropped whole, so the log may end before the offset. Each step leaves a directory that
+        opens as a beginning of the log that was there: newer segments go first, and a batch goes before its
+        index entries. The caller writes the recovery point down before it appends again.
+        """
+        if offset >= self.log_end_offset:
+            return []
+        if offset < self.segments[0].base_offset:
+            return self.restart_at(offset)
+        with self._truncating():
+            number = self._reader.segment_number(offset)
+            retired = self._retire_from(number + 1)
+            self.segments[-1].truncate_to(offset)
+            self._adopt_end(self.segments[-1].read_end_offset())
+        return retired
+
+    def restart_at(self, offset: int) -> list[Path]:
+        """Drop everything and go on, empty, at an offset; returns files to remove after a delay."""
+        with self._truncating():
+            retired = self._retire_from(0)
+            now_ms = self._clock.now_ms()
+            self.segments.append(Segment.create(self.directory, offset, self._disk, self._config, now_ms))
+            self.log_start_offset = offset
+            self._leader_epochs.clear()
+            self._adopt_end(offset)
+        return retired
+
+    @contextmanager
+    def _truncating(self) -> Iterator[None]:
+        self._check_writable()
+        self.truncations += 1
+        self._reader.forget_positions()
+        try:
+            yield
+        except OSError as failure:
+            # Memory and files may differ now; the next start takes the files as they are.
+            reason = failure.strerror or failure
+            self.read_only_reason = (
+                f"{self.directory.name} is read-only: it cannot be truncated ({reason}). "
+                "Repair the disk and restart the broker"
+            )
+            raise self._storage_error("truncate", failure) from failure
+
+    def _retire_from(self, number: int) -> list[Path]:
+        """Set the segments from a place in the list on aside, the newest first."""
+        dropped = self.segments[number:]
+        retired = [path for segment in reversed(dropped) for path in retention.retire(segment, self._disk)]
+        if retired:
+            self._disk.fsync_directory(self.directory)
+        del self.segments[number:]
+        return retired
+
+    def _adopt_end(self, end_offset: int) -> None:
+        """Bring everything that is derived from the segments back to where they end now."""
+        self._active = self.segments[-1]
+        self._sealed_bytes = sum(segment.size for segment in self.segments[:-1])
+        self.log_end_offset = end_offset
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self._leader_epochs.truncate_from_end(end_offset)
+        self._snapshots.truncate(end_offset)
+        self._snapshot_size = min(self._snapshot_size, self.size)
+        watermark = self.producers.high_watermark
+        recovery = ProducerRecovery(self.directory, self.segments, self._clock, self._disk)
+        self.producers = recovery.restore(
+            self._snapshots.offsets(),
+            end_offset,
+            indexed_up_to=end_offset,
+            high_watermark=None if watermark is None else min(watermark, end_offset),
+        )
+        self.producers.expire(self._clock.now_ms() - self._producer_id_expiration_ms)
+        self._has_aborted_transactions = any(
+            segment.transaction_index is not None for segment in self.segments
+        )
+        self._reader.forget_positions()
 
     # Flushing and closing
 
@@ -496,10 +616,10 @@ class Log:
             indexes=derived,
             active=self._active.active_file,
             end_offset=self.log_end_offset,
-            end=self._end_flush,
+            end=partial(self._end_flush, truncations=self.truncations),
         )
 
-    def _end_flush(self, flush: Flush) -> None:
+    def _end_flush(self, flush: Flush, truncations: int) -> None:
         failure = flush.failure
         if failure is not None:
             # The kernel forgets what it could not write and reports that once, so no later flush tells.
@@ -510,7 +630,9 @@ class Log:
         if flush.missing is not None:
             self.report_missing(flush.missing)
         self._check_writable()
-        self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
+        # After a truncation the flushed offsets may hold other batches by now.
+        if truncations == self.truncations:
+            self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
 
     @property
     def active_file(self) -> ActiveFile | None:
@@ -587,6 +709,13 @@ class Log:
         with self._storing("delete"), suppress(FileNotFoundError):
             self._disk.rename(self.directory, doomed)
         return lambda: shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _too_large(length: int, config: LogConfig) -> KafkaError:
+    return KafkaError(
+        Error.RECORD_LIST_TOO_LARGE,
+        f"A batch of {length} bytes does not fit into a segment of {config.segment_bytes} bytes",
+    )
 
 
 def _pick_jitter(config: LogConfig) -> int:

@@ -109,6 +109,18 @@ class Snapshots:
         self._disk = disk
         self._newest_offset = newest_offset
 
+    def offsets(self) -> list[int]:
+        """The offset of every snapshot on disk."""
+        paths = self._directory.glob(f"*{SNAPSHOT_SUFFIX}")
+        return sorted(int(path.stem) for path in paths if path.stem.isdigit())
+
+    def truncate(self, offset: int) -> None:
+        """Remove the snapshots past an offset: the batches that they speak of are gone."""
+        for later in self.offsets():
+            if later > offset:
+                self._disk.remove(snapshot_path(self._directory, later))
+        self._newest_offset = max(self.offsets(), default=-1)
+
     def take(self, offset: int, producers: ProducerStates, *, keep: Collection[int]) -> None:
         """Write the producers as of an offset; the newest so far goes, unless it is among those to keep.
 

@@ -1,5 +1,6 @@
-"""What a log knows of its producers: who may append what next, what repeats, what is in a transaction."""
+"""The producers of a log: their next sequence numbers, recent batches and open transactions."""
 
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -103,18 +104,38 @@ class Verification(NamedTuple):
     asked_ms: int
 
 
+class _EndedTransaction(NamedTuple):
+    """A transaction from its first record to its marker."""
+
+    first_offset: int
+    marker_offset: int
+
+
 class ProducerStates:
     """Every producer of one log."""
 
-    __slots__ = ("_open_transactions", "_producers", "_verifications", "first_open_offset")
+    __slots__ = (
+        "_high_watermark",
+        "_open_transactions",
+        "_producers",
+        "_unreplicated",
+        "_verifications",
+        "first_open_offset",
+        "first_unstable_offset",
+    )
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
         # Producer id to first offset.
         self._open_transactions: dict[int, int] = {}
         self._verifications: dict[int, Verification] = {}
+        # Ended transactions whose marker is not on every in-sync replica yet, in the order of their markers.
+        self._unreplicated: deque[_EndedTransaction] = deque()
+        self._high_watermark: int | None = None
         self.first_open_offset: int | None = None
-        """Where the earliest open transaction starts."""
+        """Start of the earliest open transaction."""
+        self.first_unstable_offset: int | None = None
+        """Start of the earliest transaction that is open, or whose end is not replicated yet."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -217,6 +238,28 @@ class ProducerStates:
         self._open_transactions[producer_id] = first_offset
         if self.first_open_offset is None or first_offset < self.first_open_offset:
             self.first_open_offset = first_offset
+            self._find_first_unstable()
+
+    @property
+    def high_watermark(self) -> int | None:
+        """Markers before this offset are on every in-sync replica; None where all of them are."""
+        return self._high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int | None) -> None:
+        self._high_watermark = offset
+        ended = self._unreplicated
+        if ended:
+            while ended and (offset is None or ended[0].marker_offset < offset):
+                ended.popleft()
+            self._find_first_unstable()
+
+    def _find_first_unstable(self) -> None:
+        first = self.first_open_offset
+        if self._unreplicated:
+            earliest = min(ended.first_offset for ended in self._unreplicated)
+            first = earliest if first is None else min(first, earliest)
+        self.first_unstable_offset = first
 
     def check_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int
@@ -245,7 +288,7 @@ class ProducerStates:
     def end_transaction(
         self, producer_id: int, producer_epoch: int, marker: EndMarker, offset: int, now_ms: int
     ) -> AbortedTransaction | None:
-        """Note a marker that is now in the log; returns what readers must be told of."""
+        """Record a marker that is now in the log; returns the transaction if it was aborted."""
         producer = self._producer_of_epoch(producer_id, producer_epoch)
         producer.last_timestamp = now_ms
         producer.coordinator_epoch = marker.coordinator_epoch
@@ -257,6 +300,9 @@ class ProducerStates:
             return None
         if first_offset == self.first_open_offset:
             self.first_open_offset = min(self._open_transactions.values(), default=None)
+        if self._high_watermark is not None and offset >= self._high_watermark:
+            self._unreplicated.append(_EndedTransaction(first_offset, offset))
+        self._find_first_unstable()
         if marker.committed:
             return None
         stable = offset + 1 if self.first_open_offset is None else self.first_open_offset

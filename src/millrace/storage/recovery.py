@@ -1,9 +1,9 @@
-"""Opening a log's directory: listing its segments, and mending what an unclean stop left behind."""
+"""Opening a log's directory: listing its segments, and repairing them after an unclean stop."""
 
 import logging
 import mmap
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +13,8 @@ from millrace.disk import Disk
 from millrace.storage import swap
 from millrace.storage.cleaned_segment import CLEANED_SUFFIX
 from millrace.storage.leader_epochs import LeaderEpochs
-from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX, Snapshots, read_snapshot, snapshot_path
+from millrace.storage.producer_recovery import ProducerRecovery
+from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX, snapshot_path
 from millrace.storage.producer_state import ProducerStates
 from millrace.storage.segment import (
     INDEX_SUFFIX,
@@ -24,9 +25,7 @@ from millrace.storage.segment import (
     TXN_INDEX_SUFFIX,
     Segment,
 )
-from millrace.storage.transaction_index import AbortedTransaction
 from millrace.wire.checksum import crc32c
-from millrace.wire.control_batch import read_end_marker
 from millrace.wire.records import (
     ATTRIBUTES_POSITION,
     CONTROL_BIT,
@@ -41,8 +40,6 @@ logger = logging.getLogger(__name__)
 
 _LEFTOVER_SUFFIXES = (CLEANED_SUFFIX, swap.SWAP_SUFFIX, swap.DELETED_SUFFIX)
 _TEMPORARY_SUFFIX = ".tmp"
-# How far back, in index entries, a restart looks for batches that a client may still repeat.
-_RECENT_INDEX_ENTRIES = 32
 
 
 class RecoveryInterrupted(Exception):
@@ -56,7 +53,7 @@ class LoadedLog(NamedTuple):
     log_end_offset: int
     producers: ProducerStates
     leader_epochs: LeaderEpochs
-    # Of the newest snapshot of the producers, -1 where there is none.
+    # The newest snapshot of the producers, -1 where there is none.
     snapshot_offset: int
 
 
@@ -79,10 +76,16 @@ class Loader:
         self._disk = disk
         self._segments: list[Segment] = []
         self._snapshot_offsets: list[int] = []
-        self._producers = ProducerStates()
         self._leader_epochs = LeaderEpochs(directory, disk, [])
 
-    def load(self, recovery_point: int, log_start_offset: int, *, clean: bool) -> LoadedLog:
+    def load(
+        self,
+        recovery_point: int,
+        log_start_offset: int,
+        *,
+        clean: bool,
+        high_watermark: int | None = None,
+    ) -> LoadedLog:
         """List the segments, recover them unless the stop was clean, restore the producers."""
         if self._directory.is_dir():
             self._list_files()
@@ -98,10 +101,11 @@ class Loader:
         if end_offset < log_start_offset:
             end_offset = self._start_over(log_start_offset)
         indexed_up_to = self._check_transaction_indexes(end_offset if first_marker is None else first_marker)
-        self._restore_producers(end_offset, indexed_up_to)
+        recovery = ProducerRecovery(self._directory, self._segments, self._clock, self._disk)
+        producers = recovery.restore(self._snapshot_offsets, end_offset, indexed_up_to, high_watermark)
         newest_snapshot = self._remove_stray_snapshots(end_offset)
         self._leader_epochs.truncate_from_end(end_offset)
-        return LoadedLog(self._segments, end_offset, self._producers, self._leader_epochs, newest_snapshot)
+        return LoadedLog(self._segments, end_offset, producers, self._leader_epochs, newest_snapshot)
 
     # Files
 
@@ -207,7 +211,7 @@ class Loader:
             self._remove_segments(lost)
             del self._segments[number + 1 :]
 
-    # Producers and their transactions
+    # Transactions
 
     def _check_transaction_indexes(self, indexed_up_to: int) -> int:
         """Drop what the transaction indexes hold from an offset on, and everything where they are corrupt.
@@ -228,74 +232,6 @@ class Loader:
                 segment.transaction_index.truncate(indexed_up_to)
                 segment.transaction_index.release()
         return indexed_up_to
-
-    def _restore_producers(self, end_offset: int, indexed_up_to: int) -> None:
-        """Take the newest usable snapshot and replay what was appended since.
-
-        The snapshot must not be newer than the transaction indexes, since the replay also completes those.
-        """
-        start_offset = 0
-        for offset in reversed(self._snapshot_offsets):
-            snapshot = read_snapshot(self._directory, offset) if offset <= indexed_up_to else None
-            if snapshot is not None:
-                self._producers, start_offset = snapshot, offset
-                break
-        bases = [segment.base_offset for segment in self._segments]
-        snapshots = Snapshots(self._directory, self._disk, start_offset)
-        for segment, following in zip(self._segments, [*bases[1:], end_offset], strict=True):
-            if segment.base_offset > max(start_offset, bases[0]):
-                # Segments before it may be deleted before the next unclean stop.
-                snapshots.take(segment.base_offset, self._producers, keep=[start_offset, *bases])
-            if following > start_offset:
-                aborted = self._replay(segment, start_offset, self._producers)
-                segment.restore_aborted(aborted, indexed_up_to)
-        if start_offset and len(self._producers):
-            self._recall_recent_batches()
-
-    def _recall_recent_batches(self) -> None:
-        """A snapshot keeps one batch of each producer, but a client may repeat its last five."""
-        recent = ProducerStates()
-        for segment, start_offset in reversed(list(self._recent_pieces())):
-            self._replay(segment, start_offset, recent)
-            if segment is not self._segments[-1]:
-                segment.release_file()
-        for producer in self._producers:
-            producer.recall(recent)
-
-    def _recent_pieces(self) -> Iterator[tuple[Segment, int]]:
-        """The end of the log, its last segment first: the segments, and from which offset on they count."""
-        wanted = _RECENT_INDEX_ENTRIES
-        for segment in reversed(self._segments):
-            index = segment.offset_index
-            entry = index.from_end(wanted) if len(index) > wanted else None
-            yield segment, entry.offset if entry else segment.base_offset
-            # A segment without an entry has at least one batch to look at.
-            wanted -= max(len(index), 1)
-            if wanted <= 0:
-                return
-
-    def _replay(
-        self, segment: Segment, start_offset: int, producers: ProducerStates
-    ) -> list[AbortedTransaction]:
-        """Let producers know of a segment's batches; returns the transactions that turn out aborted."""
-        now_ms = self._clock.now_ms()
-        aborted: list[AbortedTransaction] = []
-        try:
-            found = segment.locate(start_offset) if segment.size else None
-            for position, header in segment.headers(found[0]) if found else ():
-                if not header.has_producer_id or header.base_offset < start_offset:
-                    continue
-                if header.is_control:
-                    marker = read_end_marker(segment.read_batch(position, header))
-                    ended = marker and producers.end_transaction(
-                        header.producer_id, header.producer_epoch, marker, header.base_offset, now_ms
-                    )
-                    aborted += [ended] if ended else []
-                else:
-                    producers.record(header, header.base_offset, now_ms)
-        except CorruptBatch as fault:
-            logger.warning("%s; producers of the rest of this segment are unknown", fault.message)
-        return aborted
 
     def _remove_stray_snapshots(self, end_offset: int) -> int:
         """Keep the segments' own snapshots and the newest; returns its offset."""

@@ -1,9 +1,15 @@
-"""Which segments a log may let go of."""
+"""Segments that a log drops: which of them have expired, and the first step of their removal."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from millrace.config import LogConfig
-from millrace.storage.segment import Segment
+from millrace.disk import Disk
+from millrace.storage import swap
+from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX
+from millrace.storage.segment import INDEX_SUFFIXES, LOG_SUFFIX, TXN_INDEX_SUFFIX, Segment
+
+_RETIRED = (*INDEX_SUFFIXES, LOG_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 
 
 def count_expired(segments: Sequence[Segment], config: LogConfig, log_start_offset: int, now_ms: int) -> int:
@@ -40,3 +46,19 @@ def _too_much(segments: Sequence[Segment], retention_bytes: int) -> int:
             return count
         excess -= segment.size
     return len(segments)
+
+
+def retire(segment: Segment, disk: Disk) -> list[Path]:
+    """Rename a segment's files out of the way; the next start removes those that nobody removed.
+
+    After a crash, recovery rebuilds the indexes of a log that is still there, but not its transaction index.
+    """
+    segment.release_file()
+    retired = []
+    for suffix in _RETIRED:
+        path = segment.path(suffix)
+        if path.exists():
+            target = path.with_name(path.name + swap.DELETED_SUFFIX)
+            disk.rename(path, target)
+            retired.append(target)
+    return retired

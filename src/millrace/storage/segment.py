@@ -498,6 +498,24 @@ class Segment:
         self.index_entries = len(self.offset_index)
         self.size = entry.position
 
+    def truncate_to(self, offset: int) -> None:
+        """Drop the batches that reach to an offset or past it, from the file first and then the indexes.
+
+        After a crash in between, recovery finds indexes that lead past the file's end and rebuilds them.
+        """
+        found = self.locate(offset)
+        if found is not None:
+            end, _ = found
+            file = self._open_for_append()
+            self._disk.truncate(file.fileno(), end)
+            self._disk.fsync(file.fileno())
+            self.forget_contents_after(offset - 1)
+            for _, header in self.headers(self.size, end):
+                self.account_for(header.size, header.last_offset, header.max_timestamp)
+        if self.transaction_index is not None:
+            self.transaction_index.truncate(offset)
+        self.write_indexes()
+
     def truncate_file(self) -> None:
         """Cut the file to the size accounted for."""
         self._disk.truncate(self._open_for_append().fileno(), self.size)
