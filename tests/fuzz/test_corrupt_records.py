@@ -27,8 +27,8 @@ from millrace.wire.records import (
     read_header,
 )
 
+from ..wire_client import WireClient
 from .healthy import HealthyClient
-from .raw import RawClient
 
 VERSION = 9
 LATEST = -1
@@ -102,35 +102,35 @@ HIDDEN_LIES: dict[str, bytes] = {
 }
 
 
-def create(client: RawClient, topic: str, **configs: str) -> None:
+def create(client: WireClient, topic: str, **configs: str) -> None:
     settings = [
         CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in configs.items()
     ]
     asked = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=settings)
-    (created,) = client.ask(CreateTopicsRequest(topics=[asked], timeout_ms=10_000), 5).topics
+    (created,) = client.send(CreateTopicsRequest(topics=[asked], timeout_ms=10_000), 5).topics
     assert not created.error_code, created
 
 
-def produce(client: RawClient, topic: str, batch: bytes | None) -> Any:
+def produce(client: WireClient, topic: str, batch: bytes | None) -> Any:
     data = PartitionProduceData(index=0, records=batch)
     request = ProduceRequest(
         acks=-1, timeout_ms=10_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
     )
-    return client.ask(request, VERSION).responses[0].partition_responses[0]
+    return client.send(request, VERSION).responses[0].partition_responses[0]
 
 
-def end_offset(client: RawClient, topic: str) -> int:
+def end_offset(client: WireClient, topic: str) -> int:
     asked = ListOffsetsTopic(
         name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=LATEST)]
     )
-    answer = client.ask(ListOffsetsRequest(replica_id=-1, topics=[asked]), 5)
+    answer = client.send(ListOffsetsRequest(replica_id=-1, topics=[asked]), 5)
     offset: int = answer.topics[0].partitions[0].offset
     return offset
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[RawClient]:
-    with Broker() as broker, RawClient(broker.bootstrap) as client:
+def client() -> Iterator[WireClient]:
+    with Broker() as broker, WireClient(broker.bootstrap) as client:
         create(client, "plain")
         create(client, "compacted", cleanup_policy="compact")
         create(client, "recompressed", compression_type="zstd")
@@ -139,7 +139,7 @@ def client() -> Iterator[RawClient]:
 
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("topic", ["plain", "compacted", "recompressed"])
-def test_a_batch_that_lies_is_refused_as_kafka_refuses_it(client: RawClient, topic: str, lie: str) -> None:
+def test_a_batch_that_lies_is_refused_as_kafka_refuses_it(client: WireClient, topic: str, lie: str) -> None:
     batch, error = LIES[lie]
     before = end_offset(client, topic)
     answer = produce(client, topic, batch)
@@ -150,14 +150,14 @@ def test_a_batch_that_lies_is_refused_as_kafka_refuses_it(client: RawClient, top
 
 
 @pytest.mark.parametrize("lie", HIDDEN_LIES)
-def test_a_broker_that_must_look_into_a_batch_sees_through_it(client: RawClient, lie: str) -> None:
+def test_a_broker_that_must_look_into_a_batch_sees_through_it(client: WireClient, lie: str) -> None:
     before = end_offset(client, "compacted")
     answer = produce(client, "compacted", HIDDEN_LIES[lie])
     assert Error(answer.error_code) is Error.INVALID_RECORD, answer.error_message
     assert end_offset(client, "compacted") == before
 
 
-def test_records_without_a_key_are_named_up_to_a_number(client: RawClient) -> None:
+def test_records_without_a_key_are_named_up_to_a_number(client: WireClient) -> None:
     records = [Record(offset, NOW_MS, None, b"") for offset in range(5000)]
     answer = produce(client, "compacted", build_batch(records, codec=Codec.ZSTD))
     assert Error(answer.error_code) is Error.INVALID_RECORD
@@ -186,7 +186,7 @@ BOMBS: tuple[Callable[[Codec], bytes], ...] = (one_huge_record, countless_record
 
 @pytest.mark.parametrize("made", BOMBS)
 def test_a_bomb_is_refused_in_little_memory_and_time(made: Callable[[Codec], bytes]) -> None:
-    with BrokerProcess({"message.max.bytes": str(8 << 20)}) as broker, RawClient(broker.bootstrap) as client:
+    with BrokerProcess({"message.max.bytes": str(8 << 20)}) as broker, WireClient(broker.bootstrap) as client:
         create(client, "compacted", cleanup_policy="compact")
         create(client, "recompressed", compression_type="lz4")
         process = psutil.Process(broker.pid)

@@ -9,13 +9,14 @@ import pytest
 
 from millrace.api.context import Context
 from millrace.api.dispatch import Handler
+from millrace.client import ConnectionLost
 from millrace.errors import Error
 from millrace.testing import Broker
 from millrace.wire.messages.api_versions import ApiVersionsRequest
 from millrace.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from millrace.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
-from .raw import Closed, RawClient
+from ..wire_client import WireClient
 
 
 @pytest.fixture
@@ -50,17 +51,17 @@ def test_an_api_without_a_place_for_errors_closes_the_connection(
     broker: Broker, failure: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.on("ListOffsets", failure)
-    with RawClient(broker.bootstrap) as client, RawClient(broker.bootstrap) as other:
-        with pytest.raises(Closed):
-            client.ask(ListOffsetsRequest(), 5)
-        assert not other.ask(ApiVersionsRequest(), 0).error_code
+    with WireClient(broker.bootstrap) as client, WireClient(broker.bootstrap) as other:
+        with pytest.raises(ConnectionLost):
+            client.send(ListOffsetsRequest(), 5)
+        assert not other.send(ApiVersionsRequest(), 0).error_code
     assert "a bug: ListOffsets" in caplog.text
 
 
 @pytest.mark.parametrize("failure", [fails_at_once, fails_later])
 def test_an_api_with_a_place_for_errors_answers(broker: Broker, failure: Any) -> None:
     broker.on("DescribeCluster", failure)
-    with RawClient(broker.bootstrap) as client:
-        answer = client.ask(DescribeClusterRequest(), 0)
+    with WireClient(broker.bootstrap) as client:
+        answer = client.send(DescribeClusterRequest(), 0)
         assert answer.error_code == Error.UNKNOWN_SERVER_ERROR
-        assert not client.ask(ApiVersionsRequest(), 0).error_code
+        assert not client.send(ApiVersionsRequest(), 0).error_code

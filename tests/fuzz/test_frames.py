@@ -20,13 +20,15 @@ import pytest
 from millrace.api import HANDLERS
 from millrace.api.dispatch import Handler
 from millrace.testing import BrokerProcess
-from millrace.wire.frames import encode_request
+from millrace.wire.frames import encode_request, read_response
 from millrace.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from millrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from millrace.wire.schema import Request
 
+from ..wire_client import WireClient
 from .healthy import HealthyClient
 from .messages import MessageMaker, damaged
-from .raw import CLIENT_ID, Closed, RawClient
+from .raw import Closed, RawClient
 
 SECONDS = float(os.environ.get("MILLRACE_FUZZ_SECONDS", "10"))
 FIRST_SEED = int(os.environ.get("MILLRACE_FUZZ_SEED", "1"))
@@ -60,12 +62,12 @@ def no_bugs(broker: BrokerProcess) -> Iterator[None]:
 
 
 def existing_topics(broker: BrokerProcess) -> tuple[bytes, ...]:
-    with RawClient(broker.bootstrap) as client:
+    with WireClient(broker.bootstrap) as client:
         topics = [CreatableTopic(name=f"fuzzed-{n}", num_partitions=2, replication_factor=1) for n in (0, 1)]
-        client.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
-        asked = [MetadataRequestTopic(name=topic.name) for topic in topics]
-        answer = client.ask(MetadataRequest(topics=asked), 12)
-        return tuple(topic.topic_id for topic in answer.topics)
+        client.send(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
+        names = [MetadataRequestTopic(name=topic.name) for topic in topics]
+        response = client.send(MetadataRequest(topics=names), 12)
+        return tuple(topic.topic_id for topic in response.topics)
 
 
 # What a client may do to a broker
@@ -124,7 +126,7 @@ MISCHIEF: tuple[Callable[[RawClient, MessageMaker, random.Random], None], ...] =
 
 def random_frame(maker: MessageMaker) -> bytes:
     request, version = maker.request()
-    return encode_request(request, version, 7, CLIENT_ID)
+    return encode_request(request, version, 7, "fuzz")
 
 
 def leave(client: RawClient, chance: random.Random) -> None:
@@ -172,14 +174,15 @@ def test_odd_requests_are_answered_in_every_version(broker: BrokerProcess, handl
         for seed in range(FIRST_SEED, FIRST_SEED + REQUESTS_PER_VERSION):
             chance = random.Random(f"{handler.api_key} {version} {seed}")
             request = MessageMaker(chance, topic_ids).request_of(handler, version)
-            ask(broker, request, version)
+            exchange(broker, request, version)
 
 
-def ask(broker: BrokerProcess, request: object, version: int) -> None:
+def exchange(broker: BrokerProcess, request: Request, version: int) -> None:
     with RawClient(broker.bootstrap) as client:
         try:
-            client.send_request(request, version)  # type: ignore[arg-type]
+            client.send(encode_request(request, version, 7, "fuzz"))
             if getattr(request, "acks", None) != 0:
-                client.response_to(type(request), version)  # type: ignore[arg-type]
+                correlation_id, _ = read_response(request.response, version, client.read_frame())
+                assert correlation_id == 7
         except Closed:
-            pytest.fail(f"v{version} was closed without an answer: {request}")
+            pytest.fail(f"v{version} was closed without a response: {request}")

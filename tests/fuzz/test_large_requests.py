@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from millrace.client import ConnectionLost
 from millrace.errors import Error
 from millrace.testing import BrokerProcess
 from millrace.wire.decoding import MAX_REQUEST_ELEMENTS
@@ -24,8 +25,8 @@ from millrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopi
 from millrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from millrace.wire.schema import Request
 
+from ..wire_client import WireClient
 from .healthy import TOPIC, HealthyClient
-from .raw import Closed, RawClient
 
 MANY = 10_000
 VERY_MANY = MAX_REQUEST_ELEMENTS - 100
@@ -127,17 +128,17 @@ def broker() -> Iterator[BrokerProcess]:
 
 def test_large_requests_are_answered_while_others_go_on(broker: BrokerProcess) -> None:
     process = psutil.Process(broker.pid)
-    with HealthyClient(broker.bootstrap), RawClient(broker.bootstrap) as client:
+    with HealthyClient(broker.bootstrap), WireClient(broker.bootstrap) as client:
         resident = process.memory_info().rss
         for request, version in LARGE.values():
-            client.ask(request, version)
+            client.send(request, version)
         assert process.memory_info().rss - resident < MAX_GROWTH_BYTES
     assert "Traceback" not in broker.log_file.read_text()
 
 
 def test_absurd_numbers_of_partitions_are_refused(broker: BrokerProcess) -> None:
-    with RawClient(broker.bootstrap) as client:
-        answer = client.ask(*LARGE["topics, created with absurd numbers"])
+    with WireClient(broker.bootstrap) as client:
+        answer = client.send(*LARGE["topics, created with absurd numbers"])
         assert {Error(topic.error_code) for topic in answer.topics} == {Error.POLICY_VIOLATION}
 
 
@@ -155,6 +156,6 @@ def test_absurd_numbers_of_partitions_are_refused(broker: BrokerProcess) -> None
 def test_more_elements_than_any_client_means_close_the_connection(
     broker: BrokerProcess, request_: Request
 ) -> None:
-    with RawClient(broker.bootstrap) as client, pytest.raises(Closed):
-        client.ask(request_, 4)
+    with WireClient(broker.bootstrap) as client, pytest.raises(ConnectionLost):
+        client.send(request_, 4)
     assert f"more than {MAX_REQUEST_ELEMENTS} elements" in broker.log_file.read_text()

@@ -17,8 +17,9 @@ from millrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopi
 from millrace.wire.messages.metadata import MetadataRequest
 
 from ..waiting import until
+from ..wire_client import WireClient
 from .healthy import HealthyClient
-from .raw import CLIENT_ID, Closed, RawClient
+from .raw import Closed, RawClient
 
 CLIENTS = 60
 BYTES_IN_FLIGHT = 32 << 20
@@ -30,9 +31,9 @@ PATIENCE_SECONDS = 30
 @pytest.fixture(scope="module")
 def broker() -> Iterator[BrokerProcess]:
     properties = {"queued.max.request.bytes": str(BYTES_IN_FLIGHT), "broker.id": "1"}
-    with BrokerProcess(properties) as broker, RawClient(broker.bootstrap) as client:
+    with BrokerProcess(properties) as broker, WireClient(broker.bootstrap) as client:
         topic = CreatableTopic(name="wide", num_partitions=1000, replication_factor=1)
-        client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
+        client.send(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
         yield broker
 
 
@@ -48,7 +49,7 @@ def claims_large_frames(client: RawClient) -> None:
 
 
 def never_reads(client: RawClient) -> None:
-    push(client, encode_request(MetadataRequest(topics=None), 9, 1, CLIENT_ID) * 5000)
+    push(client, encode_request(MetadataRequest(topics=None), 9, 1, "fuzz") * 5000)
 
 
 def pipelines_behind_a_long_poll(client: RawClient) -> None:
@@ -56,11 +57,11 @@ def pipelines_behind_a_long_poll(client: RawClient) -> None:
     poll = FetchRequest(
         max_wait_ms=2**31 - 1, min_bytes=1, topics=[FetchTopic(topic="wide", partitions=[partition])]
     )
-    push(client, encode_request(poll, 11, 1, CLIENT_ID) + bytes(1 << 20))
+    push(client, encode_request(poll, 11, 1, "fuzz") + bytes(1 << 20))
 
 
 def stops_in_a_header(client: RawClient) -> None:
-    push(client, encode_request(ApiVersionsRequest(), 0, 1, CLIENT_ID)[:7])
+    push(client, encode_request(ApiVersionsRequest(), 0, 1, "fuzz")[:7])
 
 
 @pytest.mark.parametrize(

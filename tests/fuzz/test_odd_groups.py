@@ -10,7 +10,7 @@ from millrace.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 
-from .raw import RawClient
+from ..wire_client import WireClient
 
 
 def test_a_protocol_offered_twice_is_one_protocol() -> None:
@@ -22,9 +22,9 @@ def test_a_protocol_offered_twice_is_one_protocol() -> None:
         rebalance_timeout_ms=10_000,
         protocols=twice,
     )
-    with Broker({"group.initial.rebalance.delay.ms": "0"}) as broker, RawClient(broker.bootstrap) as client:
-        client.ask(FindCoordinatorRequest(key="group"), 3)
-        answer = client.ask(request, 3)
+    with Broker({"group.initial.rebalance.delay.ms": "0"}) as broker, WireClient(broker.bootstrap) as client:
+        client.send(FindCoordinatorRequest(key="group"), 3)
+        answer = client.send(request, 3)
         assert (answer.error_code, answer.protocol_name) == (0, "range")
 
 
@@ -33,8 +33,8 @@ def test_offsets_may_be_kept_for_ever_in_the_old_way() -> None:
     topic = OffsetCommitRequestTopic(name="topic", partitions=[partition])
     request = OffsetCommitRequest(group_id="group", retention_time_ms=2**63 - 1, topics=[topic])
     created = CreatableTopic(name="topic", num_partitions=1, replication_factor=1)
-    with Broker() as broker, RawClient(broker.bootstrap) as client:
-        client.ask(CreateTopicsRequest(topics=[created]), 5)
-        client.ask(FindCoordinatorRequest(key="group"), 3)
-        answer = client.ask(request, 3)
+    with Broker() as broker, WireClient(broker.bootstrap) as client:
+        client.send(CreateTopicsRequest(topics=[created]), 5)
+        client.send(FindCoordinatorRequest(key="group"), 3)
+        answer = client.send(request, 3)
         assert [partition.error_code for partition in answer.topics[0].partitions] == [0]

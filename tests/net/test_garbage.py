@@ -12,8 +12,8 @@ from millrace.wire.messages.join_group import JoinGroupRequest, JoinGroupRequest
 from millrace.wire.messages.leave_group import LeaveGroupRequest
 from millrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-from ..fuzz.raw import RawClient
 from ..records import batch
+from ..wire_client import WireClient
 
 TIMES = 50
 TOPIC = "orders"
@@ -21,9 +21,9 @@ TOPIC = "orders"
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker({"group.initial.rebalance.delay.ms": "0"}) as broker, RawClient(broker.bootstrap) as client:
+    with Broker({"group.initial.rebalance.delay.ms": "0"}) as broker, WireClient(broker.bootstrap) as client:
         topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
-        client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
+        client.send(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
         yield broker
 
 
@@ -39,31 +39,31 @@ def produce() -> ProduceRequest:
 
 
 def waiting_for_a_record(bootstrap: str) -> None:
-    with RawClient(bootstrap) as producer, RawClient(bootstrap) as consumer:
+    with WireClient(bootstrap) as producer, WireClient(bootstrap) as consumer:
         for _ in range(TIMES):
-            acknowledged = producer.ask(produce(), 8)
+            acknowledged = producer.send(produce(), 8)
             (answer,) = acknowledged.responses[0].partition_responses
-            consumer.send_request(fetch(answer.base_offset + 1, 60_000), 11)
-            producer.ask(produce(), 8)
-            consumer.response_to(FetchRequest, 11)
+            fetched = consumer.begin(fetch(answer.base_offset + 1, 60_000), 11)
+            producer.send(produce(), 8)
+            consumer.finish(fetched)
 
 
 def waiting_in_vain(bootstrap: str) -> None:
-    with RawClient(bootstrap) as producer, RawClient(bootstrap) as consumer:
-        (answer,) = producer.ask(produce(), 8).responses[0].partition_responses
+    with WireClient(bootstrap) as producer, WireClient(bootstrap) as consumer:
+        (answer,) = producer.send(produce(), 8).responses[0].partition_responses
         for _ in range(TIMES):
-            consumer.ask(fetch(answer.base_offset + 1, 1), 11)
+            consumer.send(fetch(answer.base_offset + 1, 1), 11)
 
 
 def joining_and_leaving(bootstrap: str) -> None:
     protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
-    with RawClient(bootstrap) as member:
+    with WireClient(bootstrap) as member:
         for _ in range(TIMES):
             join = JoinGroupRequest(
                 group_id="readers", session_timeout_ms=10_000, protocol_type="consumer", protocols=protocols
             )
-            joined = member.ask(join, 2)
-            member.ask(LeaveGroupRequest(group_id="readers", member_id=joined.member_id), 1)
+            joined = member.send(join, 2)
+            member.send(LeaveGroupRequest(group_id="readers", member_id=joined.member_id), 1)
 
 
 @pytest.mark.parametrize("work", [waiting_for_a_record, waiting_in_vain, joining_and_leaving])

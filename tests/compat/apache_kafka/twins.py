@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from millrace.wire.frames import encode_request, read_response
-from millrace.wire.messages.api_versions import ApiVersionsRequest
+from millrace.client import ConnectionLost
 from millrace.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from millrace.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from millrace.wire.schema import ZERO_UUID, Request, Struct
 
 from ...waiting import until
+from ...wire_client import WireClient
 
 SECONDS = 20.0
-CLIENT_ID = "twins"
 CREATE_TOPICS_VERSION = 7
 LIST_OFFSETS_VERSION = 5
 
@@ -41,43 +39,27 @@ class Peer:
     """One of the two: its connection, the ids it gave to topics, and what a test wants to remember of it."""
 
     def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self._address = (host, int(port))
-        self._socket: socket.socket | None = None
+        self._bootstrap = bootstrap
+        self._client = WireClient(bootstrap)
         self.topic_ids: dict[str, bytes] = {}
         self.notes: dict[str, Any] = {}
-        named = ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1")
         self.versions = {
-            api.api_key: range(api.min_version, api.max_version + 1)
-            for api in self.ask(named, named.versions[-1]).api_keys
+            api_key: range(lowest, highest + 1)
+            for api_key, (lowest, highest) in self._client.connection.api_versions.items()
         }
 
     def ask(self, request: Request, version: int) -> Any:
         """The response, or CLOSED."""
-        if self._socket is None:
-            self._socket = socket.create_connection(self._address, timeout=SECONDS)
+        if not self._client.connection.is_open:
+            self._client.close()
+            self._client = WireClient(self._bootstrap)
         try:
-            self._socket.sendall(encode_request(request, version, 1, CLIENT_ID))
-            size = int.from_bytes(self._read(4), "big")
-            return read_response(request.response, version, self._read(size))[1]
-        except ConnectionError:
-            self.close()
+            return self._client.send(request, version)
+        except ConnectionLost:
             return CLOSED
 
-    def _read(self, size: int) -> bytes:
-        assert self._socket is not None
-        received = bytearray()
-        while len(received) < size:
-            piece = self._socket.recv(size - len(received))
-            if not piece:
-                raise ConnectionResetError
-            received += piece
-        return bytes(received)
-
     def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self._client.close()
 
 
 Asked: TypeAlias = Request | Callable[[Peer], Request]
