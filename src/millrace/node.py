@@ -104,6 +104,7 @@ class Node:
         await self.opened()
         self._begin_producer_ids()
         self.cleaner.start()
+        await self.upkeep.report_holes()
 
     def _begin_producer_ids(self) -> None:
         if not self.producer_ids.is_ready:

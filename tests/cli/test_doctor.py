@@ -2,6 +2,8 @@ import os
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from millrace.cli.doctor import checks
 from millrace.cli.doctor.checks import Finding, Verdict
@@ -101,3 +103,50 @@ def test_another_pyspark_than_the_tested_one_is_a_warning(monkeypatch: pytest.Mo
     (finding,) = (found for found in checks.check_packages() if found.what == "pyspark")
     assert finding.verdict is Verdict.WARN
     assert "tested with 4.3.0" in finding.remedy
+
+
+def filled(data_dir: Path, broker: Broker, **configs: str) -> list[Path]:
+    """The segments of a topic "orders", a record in each."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    small = {"segment.bytes": "2000"}
+    admin.create_topics([NewTopic("orders", 1, config=small | configs)])["orders"].result(10)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "batch.num.messages": 1})
+    for _ in range(5):
+        producer.produce("orders", bytes(1500), b"key")
+    assert producer.flush(10) == 0
+    return sorted((data_dir / "orders-0").glob("*.log"))
+
+
+def test_a_deleted_segment_is_a_warning_that_names_its_offsets(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker:
+        _, second, *_, last = filled(tmp_path, broker)
+        assert [finding.verdict for finding in checks.check_logs(tmp_path)] == [Verdict.OK]
+    second.unlink()
+    last.unlink()
+    findings = list(checks.check_logs(tmp_path))
+    assert [(finding.verdict, finding.state) for finding in findings] == [
+        (Verdict.WARN, "orders-0: offsets 1 to 1 are missing"),
+        (Verdict.WARN, "orders-0: offsets 4 to 4 are missing"),
+    ]
+
+
+def test_gaps_of_a_compacted_topic_are_no_warning(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker:
+        _, second, *_ = filled(tmp_path, broker, **{"cleanup.policy": "compact"})
+    second.unlink()
+    assert [finding.verdict for finding in checks.check_logs(tmp_path)] == [Verdict.OK]
+
+
+def test_damaged_metadata_of_a_topic_is_a_failure(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker:
+        filled(tmp_path, broker)
+    (metadata,) = (tmp_path / "metadata" / "topics").iterdir()
+    metadata.write_text("{")
+    (finding,) = checks.check_logs(tmp_path)
+    assert finding.verdict is Verdict.FAIL
+    assert str(metadata) in finding.state
+
+
+def test_a_data_directory_that_is_yet_to_be_created_has_no_logs_to_check(tmp_path: Path) -> None:
+    assert list(checks.check_logs(tmp_path / "none")) == []
+    assert not (tmp_path / "none").exists()

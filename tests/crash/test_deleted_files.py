@@ -23,7 +23,9 @@ SHORT_SECONDS = 1.5
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    with Broker({"offsets.topic.num.partitions": "1"}) as broker:
+    with Broker(
+        {"offsets.topic.num.partitions": "1", "log.flush.offset.checkpoint.interval.ms": "50"}
+    ) as broker:
         yield broker
 
 
@@ -92,3 +94,40 @@ def test_a_record_that_must_be_on_disk_is_not_acknowledged_into_a_deleted_file(b
     (active,) = segments(broker)
     active.unlink()
     assert send(broker, range(3, 4), SHORT_SECONDS) == []
+
+
+SMALL_SEGMENTS = {"segment.bytes": "5000", "flush.ms": "1"}
+MISSING = "are missing: the segments that held them were deleted or damaged"
+
+
+def missing(caplog: pytest.LogCaptureFixture) -> set[str]:
+    """The losses that the broker has reported, as "partition: offsets"."""
+    lines = [record.getMessage() for record in caplog.records if MISSING in record.getMessage()]
+    return {
+        Path(line.partition(": ")[0]).name + line.partition(":")[2].partition(" are ")[0] for line in lines
+    }
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_deleted_segments_are_reported_at_the_start_with_their_offsets(
+    broker: Broker, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoint = broker.data_dir / "recovery-point-offset-checkpoint"
+    create(broker, **SMALL_SEGMENTS)
+    assert len(send(broker, range(40))) == 40
+    until(lambda: checkpoint.exists() and f"{TOPIC} 0 40" in checkpoint.read_text())
+    broker.stop() if clean else broker.kill9()
+    first, second, third, *others, last = segments(broker)
+    for path in (first, third, last):
+        path.unlink()
+    broker.start()
+    second_base, after_third = int(second.stem), int(others[0].stem)
+    expected = {
+        f"{TOPIC}-0 offsets 0 to {second_base - 1}",
+        f"{TOPIC}-0 offsets {int(third.stem)} to {after_third - 1}",
+        f"{TOPIC}-0 offsets {int(last.stem)} to 39",
+    }
+    until(lambda: missing(caplog) == expected, seconds=20)
+    # What is left is served.
+    lost = {*range(second_base), *range(int(third.stem), after_third), *range(int(last.stem), 40)}
+    assert stored(broker) == [number for number in range(40) if number not in lost]

@@ -23,7 +23,7 @@ TOPIC = "crashed"
 # The quicker the machine, the more segments there are, and one argument of a command takes 128 KB.
 FILES_PER_DUMP = 500
 # How the broker, or Python for it, says that something went wrong which nobody thought of.
-BUGS = re.compile(r"a bug:|Traceback|Unhandled|Exception in callback|never retrieved")
+BUGS = re.compile(r"a bug:|Traceback|Unhandled|Exception in callback|never retrieved|are missing")
 
 
 @pytest.mark.parametrize("seed", seeds())

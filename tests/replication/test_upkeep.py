@@ -11,6 +11,7 @@ from millrace.clock import Clock
 from millrace.errors import KafkaError
 from millrace.replication.partition import Partition
 from millrace.replication.upkeep import WRITTEN_BACK_SECONDS, Upkeep
+from millrace.storage.cleaner_checkpoint import write_clean_offsets
 from millrace.testing import FaultyDisk, ManualClock
 
 from ..node import Node, OpenNode
@@ -26,8 +27,16 @@ class Machine:
         self.disk = FaultyDisk()
         self.clock = ManualClock(Clock().now_ms())
         self.node = Node(directory, disk=self.disk, clock=self.clock)
-        self.cluster: OpenNode = self.node.open()
         self.in_thread: Callable[[], None] = lambda: None
+        self._open()
+
+    def restart(self) -> None:
+        """As after kill -9."""
+        self.node.kill()
+        self._open()
+
+    def _open(self) -> None:
+        self.cluster: OpenNode = self.node.open()
         self.upkeep = Upkeep(
             self.cluster.partitions, self.cluster.config, clock=self.clock, run_in_thread=self._run
         )
@@ -150,3 +159,57 @@ async def test_a_deleted_active_segment_is_noticed_before_it_is_due_for_a_flush(
     await machine.upkeep.flush_due()
     assert other.log.unflushed_messages == 0
     assert "cannot flush" not in caplog.text
+
+
+def fill_segments(machine: Machine) -> list[Path]:
+    """Three sealed segments and an active one, a record in each."""
+    machine.cluster.create_topic("orders", 1, configs={"segment.bytes": "6000"})
+    for _ in range(4):
+        machine.dirty("orders")
+    return sorted(machine.cluster.partitions.leader("orders", 0).log.directory.glob("*.log"))
+
+
+def report_after_restart(machine: Machine) -> None:
+    machine.restart()
+    asyncio.run(machine.upkeep.report_holes())
+
+
+def test_a_deleted_sealed_segment_is_reported(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
+    _, second, *_ = fill_segments(machine)
+    second.unlink()
+    report_after_restart(machine)
+    assert f"{second.parent}: offsets 1 to 1 are missing" in caplog.text
+
+
+def test_retention_and_deleted_records_are_no_losses(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill_segments(machine)
+    log = machine.cluster.partitions.leader("orders", 0).log
+    log.delete_records_before(2)
+    for path in log.apply_retention():
+        path.unlink()
+    assert len(log.segments) == 2
+    report_after_restart(machine)
+    assert "missing" not in caplog.text
+
+
+def test_gaps_that_compaction_may_have_left_are_no_losses(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, second, *_ = fill_segments(machine)
+    second.unlink()
+    configs = dict(machine.cluster.topics["orders"].configs)
+    machine.cluster.set_topic_configs("orders", configs | {"cleanup.policy": "compact"})
+    report_after_restart(machine)
+    assert "missing" not in caplog.text
+
+
+def test_gaps_of_a_topic_that_was_compacted_once_are_no_losses(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, second, *_ = fill_segments(machine)
+    second.unlink()
+    write_clean_offsets(second.parent.parent, {("orders", 0): 3}, machine.disk)
+    report_after_restart(machine)
+    assert "missing" not in caplog.text

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from millrace.config import BrokerConfig, LogConfig
 from millrace.errors import KafkaError
 from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.replication.partition import Partition
+from millrace.storage import holes
 from millrace.storage.active_file import ActiveFile
+from millrace.storage.cleaner_checkpoint import read_clean_offsets
 from millrace.storage.log import Log
 
 logger = logging.getLogger(__name__)
@@ -99,6 +102,20 @@ class Upkeep:
         except (OSError, KafkaError) as error:
             logger.error("%s failed: %s; it is tried again", work.__name__.replace("_", " "), error)
 
+    # Deleted files
+
+    async def report_holes(self) -> None:
+        """Say which records are missing because segments were deleted while the broker was stopped."""
+        for log_dir in self._partitions.log_dirs:
+            compacted = read_clean_offsets(log_dir.path)
+            for partition in self._partitions.in_dir(log_dir):
+                log = partition.log
+                is_compacted = (
+                    "compact" in log.config.cleanup_policy or (log.topic, log.partition) in compacted
+                )
+                if len(log.segments) > 1 and not is_compacted:
+                    await self._run_in_thread(partial(_report_holes, log.directory, log.log_start_offset))
+
     # Flushing
 
     async def flush_due(self) -> None:
@@ -177,6 +194,11 @@ class Upkeep:
             await self._run_in_thread(lambda: _remove(files))
 
         self._spawn(remove())
+
+
+def _report_holes(directory: Path, log_start_offset: int) -> None:
+    for hole in holes.between_segments(directory, log_start_offset):
+        holes.report(directory, hole, "else consumers skip them")
 
 
 def _remove(files: list[Path]) -> None:

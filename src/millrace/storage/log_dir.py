@@ -33,8 +33,8 @@ class LogDir:
         path.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(path)
         try:
-            self._recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
-            self._log_start_offsets = self._read_offsets(LOG_START_OFFSET_FILE)
+            self._recovery_points = read_offsets(path / RECOVERY_POINT_FILE)
+            self._log_start_offsets = read_offsets(path / LOG_START_OFFSET_FILE)
             self.clean_shutdown = (path / CLEAN_SHUTDOWN_FILE).exists()
             if self.clean_shutdown:
                 # From now on the stop is unclean until it is marked otherwise, even by a power cut.
@@ -52,8 +52,7 @@ class LogDir:
 
     def partitions(self) -> list[tuple[str, int]]:
         """The topic and index of every partition directory."""
-        matches = (_PARTITION_DIRECTORY.fullmatch(name) for name in self._directories())
-        return sorted((match[1], int(match[2])) for match in matches if match)
+        return partitions_in(self.path)
 
     def partition_path(self, topic: str, index: int) -> Path:
         """Where a partition's log lives."""
@@ -61,11 +60,7 @@ class LogDir:
 
     def doomed_directories(self) -> list[Path]:
         """Directories of deleted partitions whose removal was interrupted."""
-        return [self.path / name for name in self._directories() if name.endswith(_DOOMED_SUFFIX)]
-
-    def _directories(self) -> list[str]:
-        with os.scandir(self.path) as entries:
-            return [entry.name for entry in entries if entry.is_dir()]
+        return [self.path / name for name in _directories(self.path) if name.endswith(_DOOMED_SUFFIX)]
 
     def topic_id(self, topic: str, index: int) -> bytes | None:
         """The topic id written beside a partition's log, None where there is none to be read."""
@@ -128,18 +123,31 @@ class LogDir:
             write_checkpoint(self.path / name, entries, self.disk, durable=False)
         return current
 
-    def _read_offsets(self, name: str) -> dict[tuple[str, int], int]:
-        try:
-            entries = read_checkpoint(self.path / name, fields=3)
-            return {(topic, int(index)): int(offset) for topic, index, offset in entries}
-        except (CorruptCheckpoint, ValueError) as fault:
-            logger.warning("%s; its logs are checked from their start", fault)
-            return {}
-
     def mark_clean_shutdown(self) -> None:
         """Say that every log was closed, so that the next start need not check them."""
         content = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":"))
         self.disk.replace(self.path / CLEAN_SHUTDOWN_FILE, content.encode())
+
+
+def partitions_in(directory: Path) -> list[tuple[str, int]]:
+    """The topic and index of every partition directory in a data directory."""
+    matches = (_PARTITION_DIRECTORY.fullmatch(name) for name in _directories(directory))
+    return sorted((match[1], int(match[2])) for match in matches if match)
+
+
+def _directories(path: Path) -> list[str]:
+    with os.scandir(path) as entries:
+        return [entry.name for entry in entries if entry.is_dir()]
+
+
+def read_offsets(checkpoint: Path) -> dict[tuple[str, int], int]:
+    """The offsets in a checkpoint by topic and partition; a damaged one holds none."""
+    try:
+        entries = read_checkpoint(checkpoint, fields=3)
+        return {(topic, int(index)): int(offset) for topic, index, offset in entries}
+    except (CorruptCheckpoint, ValueError) as fault:
+        logger.warning("%s; its logs are checked from their start", fault)
+        return {}
 
 
 def doomed_path(directory: Path) -> Path:

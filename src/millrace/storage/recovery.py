@@ -10,7 +10,7 @@ from typing import NamedTuple
 from millrace.clock import Clock
 from millrace.config import LogConfig
 from millrace.disk import Disk
-from millrace.storage import swap
+from millrace.storage import holes, swap
 from millrace.storage.cleaned_segment import CLEANED_SUFFIX
 from millrace.storage.leader_epochs import LeaderEpochs
 from millrace.storage.producer_recovery import ProducerRecovery
@@ -76,6 +76,8 @@ class Loader:
         self._disk = disk
         self._segments: list[Segment] = []
         self._snapshot_offsets: list[int] = []
+        # Segments of which only an index is left that has entries, so that there were records.
+        self._orphans: set[int] = set()
         self._leader_epochs = LeaderEpochs(directory, disk, [])
 
     def load(
@@ -94,10 +96,18 @@ class Loader:
             self._directory.mkdir(parents=True)
         if not self._segments:
             self._segments.append(self._new_segment(log_start_offset))
+        first_base_offset = self._segments[0].base_offset
+        hole = holes.before_the_start(first_base_offset, self._leader_epochs, log_start_offset)
+        if hole is not None:
+            holes.report(self._directory, hole, f"the log now starts at offset {first_base_offset}")
         end_offset = self._end_offset_if_intact() if clean else None
         first_marker = None
         if end_offset is None:
             end_offset, first_marker = self._recover(recovery_point)
+        known_end = max([recovery_point, *(base_offset + 1 for base_offset in self._orphans)])
+        hole = holes.after_the_end(end_offset, known_end, log_start_offset)
+        if hole is not None:
+            holes.report(self._directory, hole, "else new records are given these offsets again")
         if end_offset < log_start_offset:
             end_offset = self._start_over(log_start_offset)
         indexed_up_to = self._check_transaction_indexes(end_offset if first_marker is None else first_marker)
@@ -126,6 +136,8 @@ class Loader:
                 self._snapshot_offsets.append(int(stem))
             elif dot + suffix in SEGMENT_SUFFIXES and stem + LOG_SUFFIX not in sizes:
                 logger.warning("%s: removing the index of a segment that is gone", self._directory / name)
+                if sizes[name]:
+                    self._orphans.add(int(stem))
                 self._disk.remove(self._directory / name)
         self._segments.sort(key=lambda segment: segment.base_offset)
         self._snapshot_offsets.sort()

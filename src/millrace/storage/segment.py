@@ -363,11 +363,18 @@ class Segment:
 
     def read_end_offset(self) -> int:
         """The offset that follows the last batch, read from the file."""
+        return self._end_offset_from(self._indexed(self.offset_index.last)[0] if self.size else 0)
+
+    def peek_end_offset(self) -> int:
+        """Like read_end_offset(), but writes nothing: a wrong index is passed over, not rebuilt."""
+        entry = self.offset_index.last()
+        is_right = entry is not None and self._batch_of(entry) is not None
+        return self._end_offset_from(entry.position if entry is not None and is_right else 0)
+
+    def _end_offset_from(self, position: int) -> int:
         end_offset = self.base_offset
-        if self.size:
-            start, _ = self._indexed(self.offset_index.last)
-            for _, header in self.headers(start):
-                end_offset = header.next_offset
+        for _, header in self.headers(position) if self.size else ():
+            end_offset = header.next_offset
         return end_offset
 
     def cut(self, start: int, limit: int) -> tuple[int, BatchHeader]:

@@ -56,6 +56,7 @@ def examine(data_dir: Path, port: int) -> list[Finding]:
         check_port(port),
         check_open_files(),
         *check_data_dir(data_dir),
+        *check_logs(data_dir),
         check_memory(),
     ]
 
@@ -221,6 +222,35 @@ def file_system(directory: Path) -> str | None:
     kinds = dict(line.split()[1:3] for line in mounts.read_text().splitlines()) if mounts.exists() else {}
     resolved = directory.resolve()
     return next((kinds[str(path)] for path in (resolved, *resolved.parents) if str(path) in kinds), None)
+
+
+def check_logs(data_dir: Path) -> Iterator[Finding]:
+    """Segments that were deleted by hand."""
+    from millrace.storage import holes
+
+    if not data_dir.is_dir():
+        return
+    try:
+        policies = _cleanup_policies(data_dir)
+        found = list(holes.in_data_dir(data_dir, lambda topic: "compact" in policies.get(topic, "compact")))
+    except OSError as error:
+        yield Finding(Verdict.FAIL, "logs", str(error), "make it readable, or restore it from a copy")
+        return
+    if not found:
+        yield Finding(Verdict.OK, "logs", "no segment is missing")
+    for partition, hole in found:
+        remedy = "their segments were deleted or damaged; restore the files while the broker is stopped"
+        yield Finding(Verdict.WARN, "logs", f"{partition}: {hole}", remedy)
+
+
+def _cleanup_policies(data_dir: Path) -> dict[str, str]:
+    """The cleanup policy of each topic that has a file of its own."""
+    from millrace.cluster.topic_files import TopicFiles
+    from millrace.disk import Disk
+
+    directory = data_dir / "metadata" / "topics"
+    topics = TopicFiles(directory, Disk(), node_id=0).live() if directory.is_dir() else []
+    return {topic.name: topic.configs.get("cleanup.policy", "delete") for topic in topics}
 
 
 def check_memory() -> Finding:
