@@ -187,7 +187,7 @@ def open_node(
         fetch_sessions=FetchSessions(
             config.max_incremental_fetch_session_cache_slots, FETCH_SESSION_EVICTION_MS, clock
         ),
-        woken=Woken(loop),
+        woken=Woken(loop, timers),
         groups=Groups(
             topics=LiveTopics(metadata),
             partition_count=partition_count,

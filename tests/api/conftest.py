@@ -10,8 +10,10 @@ import pytest
 from millrace.api import HANDLERS_BY_KEY, offered_versions
 from millrace.api.context import Context
 from millrace.api.dispatch import error_response
+from millrace.clock import Clock
 from millrace.config import Listener
 from millrace.errors import KafkaError
+from millrace.timers import Timers
 
 from ..node import Node, finish
 from .members import Talk
@@ -49,8 +51,20 @@ def new_context(node: Node, properties: dict[str, str] | None = None) -> Context
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path / "data")
+def clock() -> Clock:
+    """The machine's time; tests of timeouts replace it with a manual clock."""
+    return Clock()
+
+
+@pytest.fixture
+def timers() -> Timers | None:
+    """The loop's own timers; tests of timeouts replace them with manual ones."""
+    return None
+
+
+@pytest.fixture
+def node(tmp_path: Path, clock: Clock, timers: Timers | None) -> Iterator[Node]:
+    node = Node(tmp_path / "data", clock=clock, timers=timers)
     yield node
     node.kill()
 

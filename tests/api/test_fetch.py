@@ -1,14 +1,15 @@
 """Fetch: what is read, within which limits, and when an empty-handed fetch is answered."""
 
-import asyncio
 import os
 
 import pytest
 
 from millrace.api import fetch, produce
 from millrace.api.context import Context
-from millrace.deferred import Deferred
+from millrace.clock import Clock
 from millrace.errors import Error
+from millrace.testing import ManualClock
+from millrace.testing.timers import ManualTimers
 from millrace.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -22,6 +23,7 @@ from millrace.wire.records import iterate_batches, iterate_records
 from ..node import create_topic, delete_topic
 from ..records import batch
 from .conftest import Call
+from .parked_fetch import ParkedFetch
 
 ONE_MB = 1 << 20
 
@@ -45,6 +47,16 @@ def only(response: FetchResponse) -> PartitionData:
     (topic,) = response.responses
     (partition,) = topic.partitions
     return partition
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(Clock().now_ms())
+
+
+@pytest.fixture
+def timers(clock: ManualClock) -> ManualTimers:
+    return ManualTimers(clock)
 
 
 @pytest.fixture(autouse=True)
@@ -136,86 +148,69 @@ def test_a_client_ahead_of_the_log_is_told_where_it_diverges(call: Call, ctx: Co
     assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 2)
 
 
-class Waiting:
-    """A parked fetch, driven by the handlers' own loop."""
-
-    def __init__(self, ctx: Context, request: FetchRequest) -> None:
-        self.ctx = ctx
-        ctx.api_version = 11
-        result = fetch.handle(ctx, request)
-        assert isinstance(result, Deferred), "it was answered at once"
-        self.deferred: Deferred[FetchResponse] = result
-        self.answers: list[FetchResponse] = []
-        result.then(self.answers.append)
-
-    def turn(self, seconds: float = 0) -> list[FetchResponse]:
-        self.ctx.loop.run_until_complete(asyncio.sleep(seconds))
-        return self.answers
-
-
 def test_an_append_answers_a_waiting_fetch(ctx: Context) -> None:
-    waiting = Waiting(ctx, of((0, 0), (1, 0), max_wait_ms=60_000, min_bytes=1))
-    assert waiting.turn() == []
+    waiting = ParkedFetch(ctx, of((0, 0), (1, 0), max_wait_ms=60_000, min_bytes=1))
+    assert waiting.responses() == []
     put(ctx, b"news", index=1)
-    (answer,) = waiting.turn()
+    (answer,) = waiting.responses()
     assert [values(data) for data in answer.responses[0].partitions] == [[], [b"news"]]
     assert not ctx.partitions.leader("orders", 0).parked
 
 
 def test_a_producer_answers_one_waiting_fetch_before_it_is_answered_itself(ctx: Context) -> None:
-    first, second = (Waiting(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=1)) for _ in range(2))
+    first, second = (ParkedFetch(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=1)) for _ in range(2))
     news = PartitionProduceData(index=0, records=memoryview(batch(b"news")))
     request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="orders", partition_data=[news])])
     produce.handle(ctx, request)
-    assert sorted(len(waiting.answers) for waiting in (first, second)) == [0, 1]
+    assert sorted(len(waiting.received) for waiting in (first, second)) == [0, 1]
     for waiting in (first, second):
-        (answer,) = waiting.turn()
+        (answer,) = waiting.responses()
         assert values(only(answer)) == [b"news"]
 
 
 def test_a_waiting_fetch_is_answered_only_when_min_bytes_have_come(ctx: Context) -> None:
-    waiting = Waiting(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=250))
+    waiting = ParkedFetch(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=250))
     put(ctx, b"x" * 50)
-    assert waiting.turn() == []
+    assert waiting.responses() == []
     put(ctx, b"x" * 50)
-    assert waiting.turn() == []
+    assert waiting.responses() == []
     put(ctx, b"x" * 50)
-    (answer,) = waiting.turn()
+    (answer,) = waiting.responses()
     assert len(values(only(answer))) == 3
 
 
 def test_a_waiting_fetch_is_answered_empty_when_its_time_is_over(ctx: Context) -> None:
-    waiting = Waiting(ctx, of((0, 0), max_wait_ms=20, min_bytes=1))
-    waiting.turn(0.1)
-    (answer,) = waiting.answers
+    waiting = ParkedFetch(ctx, of((0, 0), max_wait_ms=20, min_bytes=1))
+    assert waiting.responses(after_ms=19) == []
+    (answer,) = waiting.responses(after_ms=1)
     assert values(only(answer)) == []
     assert not ctx.partitions.leader("orders", 0).parked
 
 
 def test_deleting_the_topic_answers_a_waiting_fetch(ctx: Context) -> None:
-    waiting = Waiting(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=1))
+    waiting = ParkedFetch(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=1))
     delete_topic(ctx, ctx.image.topics["orders"])
-    (answer,) = waiting.turn()
+    (answer,) = waiting.responses()
     assert only(answer).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_client_that_leaves_takes_its_waiting_fetch_along(ctx: Context) -> None:
-    waiting = Waiting(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=1))
+    waiting = ParkedFetch(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=1))
     waiting.deferred.cancel()
     assert not ctx.partitions.leader("orders", 0).parked
     put(ctx, b"news")
-    assert waiting.turn() == []
+    assert waiting.responses() == []
 
 
 def test_the_rest_of_a_sealed_segment_does_not_wait_for_more(call: Call, ctx: Context) -> None:
     put(ctx, b"old")
     ctx.partitions.leader("orders", 0).log.roll()
-    waiting = Waiting(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=10_000))
+    waiting = ParkedFetch(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=10_000))
     waiting.deferred.cancel()
     put(ctx, b"new")
     # What follows is in the next segment, and no append will tell of it.
     assert values(only(call(of((0, 0), max_wait_ms=60_000, min_bytes=10_000), 11))) == [b"old"]
-    Waiting(ctx, of((0, 1), max_wait_ms=60_000, min_bytes=10_000)).deferred.cancel()
+    ParkedFetch(ctx, of((0, 1), max_wait_ms=60_000, min_bytes=10_000)).deferred.cancel()
 
 
 def test_no_more_is_waited_for_than_one_answer_carries(call: Call, ctx: Context) -> None:

@@ -1,15 +1,15 @@
 """Fetch and ListOffsets for read_committed: up to the last stable offset, with the aborted transactions."""
 
-import asyncio
 import time
 
 import pytest
 
-from millrace.api import fetch
 from millrace.api.context import Context
-from millrace.deferred import Deferred
+from millrace.clock import Clock
 from millrace.replication.partition import Partition
 from millrace.storage.append_origin import AppendOrigin
+from millrace.testing import ManualClock
+from millrace.testing.timers import ManualTimers
 from millrace.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -29,9 +29,20 @@ from ..node import create_topic
 from ..records import batch
 from ..transactional import transactional_batch
 from .conftest import Call
+from .parked_fetch import ParkedFetch
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LATEST, MAX_TIMESTAMP = -1, -3
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(Clock().now_ms())
+
+
+@pytest.fixture
+def timers(clock: ManualClock) -> ManualTimers:
+    return ManualTimers(clock)
 
 
 @pytest.fixture
@@ -113,59 +124,44 @@ def test_aborted_transactions_come_with_the_records_they_concern(call: Call, ord
     assert aborted(only(call(request(4, partition_max_bytes=1), 11))) == [(1, 4)]
 
 
-class Waiting:
-    """A parked fetch, driven by the handlers' own loop."""
-
-    def __init__(self, ctx: Context, asked: FetchRequest) -> None:
-        self._loop = ctx.loop
-        ctx.api_version = 11
-        result = fetch.handle(ctx, asked)
-        assert isinstance(result, Deferred), "it was answered at once"
-        self._answers: list[FetchResponse] = []
-        result.then(self._answers.append)
-
-    def turn(self, seconds: float = 0) -> list[FetchResponse]:
-        self._loop.run_until_complete(asyncio.sleep(seconds))
-        return self._answers
-
-
 def test_a_commit_answers_a_waiting_fetch(ctx: Context, orders: Partition) -> None:
     send(orders, b"a")
-    waiting = Waiting(ctx, request(max_wait_ms=60_000, min_bytes=1))
+    waiting = ParkedFetch(ctx, request(max_wait_ms=60_000, min_bytes=1))
     send(orders, b"b", sequence=1)
-    assert waiting.turn() == []
+    assert waiting.responses() == []
     orders.write_marker(1, 0, True, 0)
-    (answer,) = waiting.turn()
+    (answer,) = waiting.responses()
     assert values(only(answer)) == [b"a", b"b"]
 
 
 def test_an_end_behind_an_open_transaction_answers_nobody(ctx: Context, orders: Partition) -> None:
     send(orders, b"a")
     send(orders, b"b", producer_id=2)
-    waiting = Waiting(ctx, request(max_wait_ms=60_000, min_bytes=1))
+    waiting = ParkedFetch(ctx, request(max_wait_ms=60_000, min_bytes=1))
     orders.write_marker(2, 0, True, 0)
-    assert waiting.turn() == []
+    assert waiting.responses() == []
     orders.write_marker(1, 0, True, 0)
-    (answer,) = waiting.turn()
+    (answer,) = waiting.responses()
     assert values(only(answer)) == [b"a", b"b"]
 
 
 def test_a_commit_of_few_bytes_is_not_enough(ctx: Context, orders: Partition) -> None:
     send(orders, b"a")
-    waiting = Waiting(ctx, request(max_wait_ms=60_000, min_bytes=400))
+    waiting = ParkedFetch(ctx, request(max_wait_ms=60_000, min_bytes=400))
     orders.write_marker(1, 0, True, 0)
-    assert waiting.turn() == []
+    assert waiting.responses() == []
     orders.append(memoryview(batch(b"x" * 300)))
-    (answer,) = waiting.turn()
+    (answer,) = waiting.responses()
     assert len(values(only(answer))) == 2
 
 
 def test_time_runs_on_while_commits_are_not_enough(ctx: Context, orders: Partition) -> None:
     send(orders, b"a")
-    waiting = Waiting(ctx, request(max_wait_ms=50, min_bytes=10_000))
+    waiting = ParkedFetch(ctx, request(max_wait_ms=50, min_bytes=10_000))
+    assert waiting.responses(after_ms=30) == []
     orders.write_marker(1, 0, True, 0)
-    assert waiting.turn() == []
-    (answer,) = waiting.turn(0.2)
+    assert waiting.responses(after_ms=19) == []
+    (answer,) = waiting.responses(after_ms=1)
     assert values(only(answer)) == [b"a"]
     assert not orders.parked
 

@@ -11,6 +11,7 @@ from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
 from millrace.replication.waiting import ParkedFetch, Woken
 from millrace.storage.append_origin import AppendOrigin
+from millrace.timers import LoopTimers
 
 from ..node import Node
 from ..records import batch
@@ -48,7 +49,12 @@ class Fetcher:
         self._loop = loop
         self._answered = False
         self.parked = ParkedFetch(
-            Woken(loop), [partition], bytes_, 60_000, self._answer, reads_committed=reads_committed
+            Woken(loop, LoopTimers(loop)),
+            [partition],
+            bytes_,
+            60_000,
+            self._answer,
+            reads_committed=reads_committed,
         )
 
     def _answer(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from millrace.replication.waiting import Woken
+from millrace.timers import LoopTimers
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @pytest.fixture
 def woken(loop: asyncio.AbstractEventLoop) -> Woken:
-    return Woken(loop)
+    return Woken(loop, LoopTimers(loop))
 
 
 def turn(loop: asyncio.AbstractEventLoop) -> None:

@@ -71,7 +71,7 @@ class _Waiting:
         self._ctx = ctx
         self._request = request
         self._fetch = fetch
-        self._deadline = ctx.loop.time() + request.max_wait_ms / 1000
+        self._deadline = ctx.clock.monotonic() + request.max_wait_ms / 1000
         self.response: Deferred[FetchResponse] = Deferred(on_cancel=self._cancel)
         self._park(reading, request.max_wait_ms)
 
@@ -92,7 +92,7 @@ class _Waiting:
         reading.read_all(self._fetch.targets)
         if self._parked.reads_committed and not reading.urgent:
             # The end of a transaction shows everything behind it, which may be little.
-            rest_ms = (self._deadline - self._ctx.loop.time()) * 1000
+            rest_ms = (self._deadline - self._ctx.clock.monotonic()) * 1000
             if reading.missing_bytes > 0 and rest_ms > 0:
                 self._park(reading, rest_ms)
                 return

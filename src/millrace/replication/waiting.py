@@ -1,4 +1,4 @@
-"""Fetches that wait for data: parked at their partitions, woken by appends or by time."""
+"""Fetches that wait for data: parked at their partitions, woken by appends or by a timeout."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from millrace.timers import Timers
+
 logger = logging.getLogger(__name__)
 
 
 class Woken:
     """Fetches whose wait is over, each to be answered on a later turn of the loop.
 
-    A producer may answer the first before it gets its own acknowledgement, since one consumer waits for most
-    records; but not all of them, since there may be hundreds. Owned by the broker loop; not thread-safe.
+    A producer's request answers the first fetch before its own acknowledgement, since most records have one
+    waiting consumer. It does not answer all of them, since there may be hundreds. Owned by the broker loop;
+    not thread-safe.
     """
 
-    __slots__ = ("_answering", "loop", "waiting")
+    __slots__ = ("_answering", "loop", "timers", "waiting")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, timers: Timers) -> None:
         self.loop = loop
+        self.timers = timers
         self.waiting: deque[Callable[[], None]] = deque()
         self._answering = False
 
@@ -30,10 +34,10 @@ class Woken:
         self.loop.call_soon(self.answer_next)
 
     def answer_next(self) -> None:
-        """Answer the one that was woken first, if any is left.
+        """Answer the fetch that was woken first, if any is left.
 
-        Its client may have sent further requests, which are handled now, and may wake others: their turn is
-        later.
+        Its client may have sent further requests. They are handled now and may wake other fetches, which get
+        a later turn.
         """
         if self._answering or not self.waiting:
             return
@@ -41,14 +45,14 @@ class Woken:
         try:
             self.waiting.popleft()()
         except Exception:
-            # Whoever woke it has nothing to do with its trouble.
-            logger.exception("a bug: a fetch that waited was not answered")
+            # Do not propagate a fetch's failure to the producer that woke it.
+            logger.exception("a bug: a parked fetch was not answered")
         finally:
             self._answering = False
 
 
 class Parking(Protocol):
-    """Where a fetch waits: a partition."""
+    """A place where fetches wait: a partition."""
 
     parked: set[ParkedFetch]
 
@@ -63,7 +67,6 @@ class ParkedFetch:
         "_answer",
         "_missing_bytes",
         "_partitions",
-        "_timer",
         "_woken",
         "reads_committed",
     )
@@ -85,7 +88,7 @@ class ParkedFetch:
         self.reads_committed = reads_committed
         for partition in self._partitions:
             partition.parked.add(self)
-        self._timer = woken.loop.call_later(max_wait_ms / 1000, self.wake)
+        woken.timers.schedule(self, max_wait_ms, self.wake)
 
     def appended(self, size: int) -> None:
         self._missing_bytes -= size
@@ -93,16 +96,16 @@ class ParkedFetch:
             self.wake()
 
     def wake(self) -> None:
-        """Answer with whatever is there now."""
+        """Answer with the records that are there now."""
         answer = self._answer
         if answer is not None:
             self.cancel()
             self._woken.add(answer)
 
     def cancel(self) -> None:
-        """Leave without an answer: the client is gone."""
-        # It refers back to this, and both would be left to the garbage collector.
+        """Leave without an answer: the client has disconnected."""
+        # The callback refers back to this object: break the cycle.
         self._answer = None
-        self._timer.cancel()
+        self._woken.timers.cancel(self)
         for partition in self._partitions:
             partition.parked.discard(self)

@@ -1,0 +1,33 @@
+"""A fetch that waits for records, on the handlers' own loop and on manual time."""
+
+import asyncio
+
+from millrace.api import fetch
+from millrace.api.context import Context
+from millrace.deferred import Deferred
+from millrace.testing.timers import ManualTimers
+from millrace.wire.messages.fetch import FetchRequest, FetchResponse
+
+VERSION = 11
+
+
+class ParkedFetch:
+    """A request that is not answered at once, and the responses that it gets later."""
+
+    def __init__(self, ctx: Context, request: FetchRequest) -> None:
+        self._ctx = ctx
+        ctx.api_version = VERSION
+        result = fetch.handle(ctx, request)
+        assert isinstance(result, Deferred), "the request was answered at once"
+        self.deferred: Deferred[FetchResponse] = result
+        self.received: list[FetchResponse] = []
+        result.then(self.received.append)
+
+    def responses(self, *, after_ms: int = 0) -> list[FetchResponse]:
+        """The responses so far, once some time has passed and the loop has had a turn."""
+        if after_ms:
+            timers = self._ctx.woken.timers
+            assert isinstance(timers, ManualTimers)
+            timers.advance(after_ms)
+        self._ctx.loop.run_until_complete(asyncio.sleep(0))
+        return self.received
