@@ -19,7 +19,7 @@ from millrace.txn.producer_ids import ProducerIds
 from millrace.txn.transactions import Transactions
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Context:
     """One per connection; a connection has one request at a time, whose version and client id are here."""
 

@@ -31,7 +31,7 @@ COPIED_BYTES = 16 * 1024
 
 
 def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
-    fetch = ctx.fetch_sessions.begin(request, uses_topic_ids=ctx.api_version >= TOPIC_IDS_FROM)
+    fetch = ctx.fetch_sessions.begin(request, ctx, uses_topic_ids=ctx.api_version >= TOPIC_IDS_FROM)
     if request.session_epoch == FINAL_EPOCH and ctx.config.millrace_fetch_pacing_enable:
         return _answer_in_pace(ctx, request, fetch)
     return _answer(ctx, request, fetch, _Reading(ctx, request))

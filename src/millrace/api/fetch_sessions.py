@@ -1,14 +1,15 @@
-"""Incremental fetch (KIP-227): a client names its partitions once, then only what changes.
+"""Incremental fetch sessions (KIP-227): a client names its partitions once, then only changes.
 
-A session remembers what each partition was asked for and what was last told about it, so that both
+A session remembers the last request for each partition and the last state that was sent of it, so that both
 requests and responses carry differences. Owned by the broker loop; not thread-safe.
 """
 
 from __future__ import annotations
 
 import random
+import weakref
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from millrace.clock import Clock
 from millrace.errors import Error, KafkaError
@@ -25,40 +26,42 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
+# Sessions have at most this many partitions on average. A partition takes about 420 bytes.
+PARTITIONS_PER_SLOT = 200
 
 Key = tuple[str, bytes, int]
 
 
 class Target:
-    """One partition a fetch asks for, with what a session last told the client about it."""
+    """One partition of a fetch, with the state that the session last sent of it."""
 
-    __slots__ = ("key", "partition", "told_high_watermark", "told_log_start_offset", "topic", "topic_id")
+    __slots__ = ("key", "partition", "sent_high_watermark", "sent_log_start_offset", "topic", "topic_id")
 
     def __init__(self, topic: str, topic_id: bytes, partition: FetchPartition) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.partition = partition
         self.key: Key = (topic, topic_id, partition.partition)
-        self.told_high_watermark = -1
-        self.told_log_start_offset = -1
+        self.sent_high_watermark = -1
+        self.sent_log_start_offset = -1
 
     def is_news(self, data: PartitionData) -> bool:
-        """Whether the client must hear of `data`; what it hears is remembered."""
+        """Whether the client does not know `data` yet. Remembers it as sent."""
         news = bool(
             data.error_code
             or data.records
-            or data.high_watermark != self.told_high_watermark
-            or data.log_start_offset != self.told_log_start_offset
+            or data.high_watermark != self.sent_high_watermark
+            or data.log_start_offset != self.sent_log_start_offset
             or data.diverging_epoch is not None
         )
-        # After an error everything is told again, so that the client starts from known values.
-        self.told_high_watermark = -1 if data.error_code else data.high_watermark
-        self.told_log_start_offset = -1 if data.error_code else data.log_start_offset
+        # After an error everything is sent again, so that the client starts from known values.
+        self.sent_high_watermark = -1 if data.error_code else data.high_watermark
+        self.sent_log_start_offset = -1 if data.error_code else data.log_start_offset
         return news
 
 
 class Fetch:
-    """What one request asks for; without a session, everything in it is answered."""
+    """The partitions of one request. Without a session, the response has all of them."""
 
     def __init__(self, targets: Iterable[Target]) -> None:
         self.targets: list[Target] = list(targets)
@@ -79,14 +82,16 @@ class SessionFetch(Fetch):
         session = self._session
         news = [(target, data) for target, data in results if target.is_news(data) or self._everything]
         for target, data in news:
-            # What had data goes to the end, so that every partition gets its turn within max.bytes.
+            # Partitions that had data move to the end: each gets its turn within max.bytes.
             if data.records and target.key in session.targets:
                 session.targets.move_to_end(target.key)
         return FetchResponse(session_id=session.session_id, responses=_by_topic(news))
 
 
 class Session:
-    __slots__ = ("epoch", "last_used_ms", "session_id", "targets", "uses_topic_ids")
+    """The partitions of one client's fetches."""
+
+    __slots__ = ("_client", "epoch", "last_used_ms", "session_id", "targets", "uses_topic_ids")
 
     def __init__(self, session_id: int, targets: Iterable[Target], uses_topic_ids: bool) -> None:
         self.session_id = session_id
@@ -94,6 +99,16 @@ class Session:
         self.last_used_ms = 0
         self.uses_topic_ids = uses_topic_ids
         self.targets: OrderedDict[Key, Target] = OrderedDict((target.key, target) for target in targets)
+        self._client: weakref.ref[object] | None = None
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the connection that used it last is closed. Clients begin a new session after that."""
+        return self._client is not None and self._client() is None
+
+    def use(self, client: object, now_ms: int) -> None:
+        self._client = weakref.ref(client)
+        self.last_used_ms = now_ms
 
     def update(self, request: FetchRequest) -> None:
         for key, target in _targets(request).items():
@@ -107,35 +122,42 @@ class Session:
 
 
 class FetchSessions:
-    """The sessions of all clients, at most `slots` of them."""
+    """The sessions of all clients: at most `slots`, with `PARTITIONS_PER_SLOT` partitions each on average."""
 
     def __init__(self, slots: int, eviction_ms: int, clock: Clock) -> None:
         self._slots = slots
+        self._max_partitions = slots * PARTITIONS_PER_SLOT
         self._eviction_ms = eviction_ms
         self._clock = clock
+        # The least recently used session is the first.
         self._sessions: OrderedDict[int, Session] = OrderedDict()
+        self._partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, request: FetchRequest, *, uses_topic_ids: bool) -> Fetch:
-        """What `request` asks for, by itself or within its session."""
+    @property
+    def partitions(self) -> int:
+        """Partitions of all sessions."""
+        return self._partitions
+
+    def begin(self, request: FetchRequest, client: object, *, uses_topic_ids: bool) -> Fetch:
+        """The partitions of `request`, by itself or within its session. `client` lives as its connection."""
         epoch = request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            if request.session_id != NO_SESSION:
-                self._sessions.pop(request.session_id, None)
+            if ended := self._sessions.get(request.session_id):
+                self._remove(ended)
             targets = list(_targets(request).values())
-            session = self._create(targets, uses_topic_ids) if epoch == INITIAL_EPOCH else None
+            session = self._create(targets, client, uses_topic_ids) if epoch == INITIAL_EPOCH else None
             return SessionFetch(session, everything=True) if session else Fetch(targets)
-        session = self._continue(request, uses_topic_ids)
-        session.update(request)
+        session = self._continue(request, client, uses_topic_ids)
         if not session.targets:
-            # Nothing is left to tell of: it would only take a slot.
-            del self._sessions[session.session_id]
+            # An empty session would only take a slot.
+            self._remove(session)
             return Fetch(())
         return SessionFetch(session, everything=False)
 
-    def _continue(self, request: FetchRequest, uses_topic_ids: bool) -> Session:
+    def _continue(self, request: FetchRequest, client: object, uses_topic_ids: bool) -> Session:
         session = self._sessions.get(request.session_id)
         if session is None:
             raise KafkaError(Error.FETCH_SESSION_ID_NOT_FOUND)
@@ -144,43 +166,77 @@ class FetchSessions:
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(Error.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
-        self._use(session)
+        if request.topics or request.forgotten_topics_data:
+            self._update(session, request)
+        self._use(session, client)
         return session
 
-    def _create(self, targets: list[Target], uses_topic_ids: bool) -> Session | None:
-        """A new session, unless all slots are taken by sessions that deserve them more."""
+    def _update(self, session: Session, request: FetchRequest) -> None:
+        """Change the partitions of a session. If it grows too large, it ends and its client begins again."""
+        self._remove(session)
+        session.update(request)
+        if not self._make_room(len(session.targets)):
+            raise KafkaError(Error.FETCH_SESSION_ID_NOT_FOUND)
+        self._add(session)
+
+    def _create(self, targets: list[Target], client: object, uses_topic_ids: bool) -> Session | None:
+        """A new session, unless the sessions that exist are worth more."""
         if not targets or not self._make_room(len(targets)):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = random.randint(1, MAX_EPOCH)
         session = Session(session_id, targets, uses_topic_ids)
-        self._sessions[session_id] = session
-        self._use(session)
+        self._add(session)
+        self._use(session, client)
         return session
 
-    def _make_room(self, size: int) -> bool:
-        if len(self._sessions) < self._slots:
-            return True
-        if not self._sessions:
+    def _make_room(self, partitions: int) -> bool:
+        """Evict sessions until one of so many partitions fits; returns whether it does."""
+        if partitions > self._max_partitions or not self._slots:
             return False
-        oldest = next(iter(self._sessions.values()))
-        smallest = min(self._sessions.values(), key=lambda session: len(session.targets))
-        if self._clock.now_ms() - oldest.last_used_ms > self._eviction_ms:
-            del self._sessions[oldest.session_id]
-            return True
-        if len(smallest.targets) < size:
-            del self._sessions[smallest.session_id]
-            return True
-        return False
+        for session in self._evictable(partitions):
+            if self._fits(partitions):
+                break
+            self._remove(session)
+        return self._fits(partitions)
 
-    def _use(self, session: Session) -> None:
-        session.last_used_ms = self._clock.now_ms()
+    def _fits(self, partitions: int) -> bool:
+        return len(self._sessions) < self._slots and self._partitions + partitions <= self._max_partitions
+
+    def _evictable(self, partitions: int) -> Iterator[Session]:
+        """Sessions that one of so many partitions may replace, those worth least first."""
+        if self._fits(partitions):
+            return
+        sessions = list(self._sessions.values())
+        yield from (session for session in sessions if session.is_abandoned)
+        unused_since_ms = self._clock.now_ms() - self._eviction_ms
+        sessions = [session for session in sessions if not session.is_abandoned]
+        yield from (session for session in sessions if session.last_used_ms < unused_since_ms)
+        sessions = [session for session in sessions if session.last_used_ms >= unused_since_ms]
+        sessions.sort(key=lambda session: len(session.targets))
+        if len(self._sessions) >= self._slots:
+            # A slot is worth most to a large session, as in Kafka.
+            yield from (session for session in sessions[:1] if len(session.targets) < partitions)
+        if self._partitions + partitions > self._max_partitions:
+            # Memory is worth most to many small sessions.
+            yield from (session for session in reversed(sessions) if len(session.targets) > partitions)
+
+    def _add(self, session: Session) -> None:
+        self._sessions[session.session_id] = session
+        self._partitions += len(session.targets)
+
+    def _remove(self, session: Session) -> None:
+        del self._sessions[session.session_id]
+        self._partitions -= len(session.targets)
+
+    def _use(self, session: Session, client: object) -> None:
+        session.use(client, self._clock.now_ms())
         self._sessions.move_to_end(session.session_id)
 
 
 def _targets(request: FetchRequest) -> dict[Key, Target]:
-    """What a request names; of a partition that is named twice, the last counts, as in Kafka."""
+    """The partitions that a request names. The last mention of a partition counts, as in Kafka."""
     targets: dict[Key, Target] = {}
     for topic in request.topics:
         for partition in topic.partitions:
