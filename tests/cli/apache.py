@@ -1,4 +1,4 @@
-"""Runs Apache Kafka's own tools, to compare with what ours print."""
+"""Runs Apache Kafka's own tools, to compare their output with ours."""
 
 import pytest
 
@@ -10,7 +10,7 @@ TOOLS = "org.apache.kafka.tools"
 
 
 def apache(broker: Broker | None, tool: str, *arguments: object) -> str:
-    """What a tool prints; skips the test, saying why, without Java or a network to fetch the jars from."""
+    """The output of a tool; skips the test without Java, or without a network to fetch the jars."""
     try:
         java()
         apache_kafka_classpath()

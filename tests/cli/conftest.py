@@ -17,7 +17,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the user has set must not matter here."""
+    """Remove settings of the user."""
     monkeypatch.delenv(BOOTSTRAP_VARIABLE, raising=False)
     monkeypatch.delenv("MILLRACE_DEBUG", raising=False)
 
@@ -36,7 +36,7 @@ def topic() -> str:
 
 @pytest.fixture
 def run_alone() -> Run:
-    """Runs a command line without a broker to talk to."""
+    """Run a command line without a broker."""
 
     def run(*arguments: object, input: str | bytes | None = None, **environment: str) -> Result:
         return CliRunner(env=environment).invoke(millrace, [str(argument) for argument in arguments], input)
@@ -46,7 +46,7 @@ def run_alone() -> Run:
 
 @pytest.fixture
 def run(broker: Broker, run_alone: Run) -> Run:
-    """Runs a command line against the broker; a failure fails the test unless `fails=True`."""
+    """Run a command line against the broker; `fails=True` expects a failure."""
 
     def run(*arguments: object, input: str | bytes | None = None, fails: bool = False) -> Result:
         result = run_alone(*arguments, input=input, **{BOOTSTRAP_VARIABLE: broker.bootstrap})

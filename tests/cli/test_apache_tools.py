@@ -1,4 +1,4 @@
-"""Our commands and Apache's own tools print the same about the same broker and files."""
+"""Our commands and Apache's tools print the same about a broker and its files."""
 
 import json
 
@@ -19,30 +19,30 @@ def sorted_configs(described: str) -> str:
     return head + marker + ",".join(sorted(first.split(","))) + newline + rest
 
 
-def test_topics_are_described_alike(run: Run, broker: Broker, topic: str) -> None:
+def test_topics_are_described_the_same(run: Run, broker: Broker, topic: str) -> None:
     settings = ("--config", "retention.ms=1000", "--config", "segment.bytes=2000000")
     run("topics", "--create", "--topic", topic, "--partitions", 3, *settings)
-    asked = ("--describe", "--topic", topic)
-    ours = run("topics", *asked).stdout
-    assert sorted_configs(ours) == sorted_configs(apache(broker, f"{TOOLS}.TopicCommand", *asked))
+    arguments = ("--describe", "--topic", topic)
+    ours = run("topics", *arguments).stdout
+    assert sorted_configs(ours) == sorted_configs(apache(broker, f"{TOOLS}.TopicCommand", *arguments))
 
 
-def test_offsets_are_told_alike(run: Run, broker: Broker, produced: str) -> None:
-    asked = ("--topic-partitions", f"{produced}:0,{produced}:1-")
-    assert run("get-offsets", *asked).stdout == apache(broker, f"{TOOLS}.GetOffsetShell", *asked)
+def test_offsets_are_printed_the_same(run: Run, broker: Broker, produced: str) -> None:
+    arguments = ("--topic-partitions", f"{produced}:0,{produced}:1-")
+    assert run("get-offsets", *arguments).stdout == apache(broker, f"{TOOLS}.GetOffsetShell", *arguments)
 
 
-def test_configs_are_described_alike(run: Run, broker: Broker, topic: str) -> None:
+def test_configs_are_described_the_same(run: Run, broker: Broker, topic: str) -> None:
     run("topics", "--create", "--topic", topic, "--config", "cleanup.policy=compact")
-    for asked in (("--topic", topic, "--all"), ("--broker", 1, "--all"), ("--broker-defaults",)):
-        theirs = apache(broker, "kafka.admin.ConfigCommand", "--describe", *asked)
-        assert run("configs", "--describe", *asked).stdout == theirs
+    for arguments in (("--topic", topic, "--all"), ("--broker", 1, "--all"), ("--broker-defaults",)):
+        theirs = apache(broker, "kafka.admin.ConfigCommand", "--describe", *arguments)
+        assert run("configs", "--describe", *arguments).stdout == theirs
 
 
-def test_log_directories_are_told_alike(run: Run, broker: Broker, produced: str) -> None:
-    asked = ("--describe", "--topic-list", produced)
-    ours = run("log-dirs", *asked).stdout.splitlines()
-    theirs = apache(broker, f"{TOOLS}.LogDirsCommand", *asked).splitlines()
+def test_log_directories_are_printed_the_same(run: Run, broker: Broker, produced: str) -> None:
+    arguments = ("--describe", "--topic-list", produced)
+    ours = run("log-dirs", *arguments).stdout.splitlines()
+    theirs = apache(broker, f"{TOOLS}.LogDirsCommand", *arguments).splitlines()
     assert ours[:2] == theirs[:2]
     assert partitions(ours[2]) == partitions(theirs[2])
 
@@ -52,18 +52,18 @@ def partitions(document: str) -> dict[str, object]:
     return {partition.pop("partition"): partition for partition in log_dir["partitions"]}
 
 
-def test_records_are_printed_alike(run: Run, broker: Broker, topic: str) -> None:
+def test_records_are_printed_the_same(run: Run, broker: Broker, topic: str) -> None:
     run("topics", "--create", "--topic", topic)
     parse = ("--property", "parse.key=true", "--property", "parse.headers=true")
     run("console-producer", "--topic", topic, *parse, input="h:x,i:y\tk\tv\nj:\t\t\n")
     names = ("timestamp", "partition", "offset", "headers", "key")
     printed = [word for name in names for word in ("--formatter-property", f"print.{name}=true")]
-    asked = ("--topic", topic, "--partition", 0, "--offset", 0, "--max-messages", 2, *printed)
-    theirs = apache(broker, f"{TOOLS}.consumer.ConsoleConsumer", *asked)
-    assert run("console-consumer", *asked).stdout == theirs
+    arguments = ("--topic", topic, "--partition", 0, "--offset", 0, "--max-messages", 2, *printed)
+    theirs = apache(broker, f"{TOOLS}.consumer.ConsoleConsumer", *arguments)
+    assert run("console-consumer", *arguments).stdout == theirs
 
 
-def test_segments_are_dumped_alike(run: Run, broker: Broker, topic: str) -> None:
+def test_segments_are_dumped_the_same(run: Run, broker: Broker, topic: str) -> None:
     run("topics", "--create", "--topic", topic, "--config", "segment.bytes=1048576")
     run(
         *(
@@ -82,5 +82,5 @@ def test_segments_are_dumped_alike(run: Run, broker: Broker, topic: str) -> None
     directory = broker.data_dir / f"{topic}-0"
     files = ",".join(str(file) for file in sorted(directory.glob("0*.*")) if file.stat().st_size)
     for options in (("--print-data-log",), ("--deep-iteration", "--skip-record-metadata"), ()):
-        asked = ("--files", files, *options)
-        assert run("dump-log", *asked).stdout == apache(None, f"{TOOLS}.DumpLogSegments", *asked)
+        arguments = ("--files", files, *options)
+        assert run("dump-log", *arguments).stdout == apache(None, f"{TOOLS}.DumpLogSegments", *arguments)

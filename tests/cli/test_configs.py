@@ -5,7 +5,7 @@ import pytest
 from .conftest import Run
 
 
-def test_a_topics_settings_are_changed_shown_and_taken_back(run: Run, topic: str) -> None:
+def test_a_topics_settings_are_changed_shown_and_removed(run: Run, topic: str) -> None:
     run("topics", "--create", "--topic", topic)
     added = "retention.ms=5000,cleanup.policy=[compact,delete]"
     changed = run(
@@ -32,7 +32,7 @@ def test_all_settings_of_a_topic_are_shown_in_order(run: Run, topic: str) -> Non
     assert any(line.startswith("  segment.bytes=1073741824 sensitive=false ") for line in lines)
 
 
-def test_settings_come_from_a_file_too(run: Run, topic: str, tmp_path: Path) -> None:
+def test_settings_are_read_from_a_file(run: Run, topic: str, tmp_path: Path) -> None:
     run("topics", "--create", "--topic", topic)
     file = tmp_path / "added.properties"
     file.write_text("retention.ms=7000\n")
@@ -58,19 +58,19 @@ def test_a_brokers_settings_and_the_defaults_of_all(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("kind", "name"), [("topic", "missing"), ("broker", "7")])
-def test_what_does_not_exist_has_no_settings(run: Run, kind: str, name: str) -> None:
-    told = run("configs", "--describe", f"--{kind}", name).stdout
-    assert told == f"The {kind} '{name}' doesn't exist and doesn't have dynamic config.\n"
+def test_an_unknown_resource_has_no_settings(run: Run, kind: str, name: str) -> None:
+    output = run("configs", "--describe", f"--{kind}", name).stdout
+    assert output == f"The {kind} '{name}' doesn't exist and doesn't have dynamic config.\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--describe",), "say whose settings"),
-        ((), "say exactly one of --describe and --alter"),
+        (("--describe",), "name the resource"),
+        ((), "give exactly one of --describe and --alter"),
         (("--describe", "--entity-type", "users"), "settings of users are not supported yet"),
         (("--describe", "--entity-type", "foo"), "Invalid entity type foo"),
-        (("--describe", "--broker", "one"), "'one' is not a broker's number"),
+        (("--describe", "--broker", "one"), "'one' is not a broker id"),
         (("--alter", "--topic", "t"), "--alter needs --add-config"),
         (("--alter", "--entity-type", "topics", "--add-config", "a=b"), "--alter needs --entity-name"),
         (("--alter", "--topic", "t", "--add-config", "a"), "write key=value"),
@@ -78,11 +78,11 @@ def test_what_does_not_exist_has_no_settings(run: Run, kind: str, name: str) -> 
         (("--describe", "--entity-type", "topics", "--entity-default"), "topics have no defaults"),
     ],
 )
-def test_what_makes_no_sense_is_refused(run: Run, arguments: tuple[object, ...], message: str) -> None:
+def test_invalid_options_are_rejected(run: Run, arguments: tuple[object, ...], message: str) -> None:
     assert message in run("configs", *arguments, fails=True).stderr
 
 
-def test_a_wrong_value_is_refused_in_the_brokers_words(run: Run, topic: str) -> None:
+def test_an_invalid_value_is_rejected_with_the_brokers_message(run: Run, topic: str) -> None:
     run("topics", "--create", "--topic", topic)
     result = run("configs", "--alter", "--topic", topic, "--add-config", "segment.bytes=many", fails=True)
     assert "segment.bytes" in result.stderr

@@ -1,4 +1,4 @@
-"""The console producer and consumer, against each other."""
+"""The console producer and the console consumer."""
 
 from pathlib import Path
 
@@ -14,21 +14,21 @@ def read(run: Run, topic: str, *more: object, fails: bool = False) -> str:
     return run("console-consumer", "--topic", topic, "--from-beginning", *more, fails=fails).stdout
 
 
-def test_lines_go_in_and_come_out(run: Run, topic: str) -> None:
+def test_produced_lines_are_consumed(run: Run, topic: str) -> None:
     run("console-producer", "--broker-list", "", "--topic", topic, input="one\n\ntwo words\n")
     result = run("console-consumer", "--topic", topic, "--from-beginning", "--max-messages", 3)
     assert result.stdout == "one\n\ntwo words\n"
     assert result.stderr == "Processed a total of 3 messages\n"
 
 
-def test_bytes_that_are_no_text_pass_through(run: Run, topic: str) -> None:
+def test_bytes_that_are_not_text_are_unchanged(run: Run, topic: str) -> None:
     run("console-producer", "--topic", topic, input=b"\xff\xfe\n")
     result = run("console-consumer", "--topic", topic, "--from-beginning", "--max-messages", 1)
     assert result.stdout_bytes == b"\xff\xfe\n"
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd", "none"])
-def test_every_codec_can_be_asked_for(run: Run, topic: str, codec: str) -> None:
+def test_every_codec_can_be_chosen(run: Run, topic: str, codec: str) -> None:
     run("console-producer", "--topic", topic, "--compression-codec", codec, input="a\nb\n")
     assert read(run, topic, "--max-messages", 2) == "a\nb\n"
 
@@ -59,7 +59,7 @@ def test_all_parts_of_a_record_can_be_printed(run: Run, topic: str) -> None:
     assert second.split("\t")[-3:] == ["NO_HEADERS", "null", "null"]
 
 
-def test_separators_and_the_word_for_null_can_be_chosen(run: Run, topic: str, tmp_path: Path) -> None:
+def test_separators_and_the_null_literal_can_be_chosen(run: Run, topic: str, tmp_path: Path) -> None:
     run("console-producer", "--topic", topic, input="a\nb\n")
     file = tmp_path / "formatter.properties"
     file.write_text("print.key=true\nnull.literal=NIL\n")
@@ -86,25 +86,25 @@ def test_numbers_are_read_by_their_deserializer(run: Run, topic: str) -> None:
 def test_one_partition_is_read_from_an_offset(run: Run, topic: str) -> None:
     run("topics", "--create", "--topic", topic)
     run("console-producer", "--topic", topic, input="a\nb\nc\n")
-    place = ("console-consumer", "--topic", topic, "--partition", 0, "--timeout-ms", 200)
-    assert run(*place, "--offset", 1).stdout == "b\nc\n"
-    assert run(*place, "--offset", "earliest", "--max-messages", 2).stdout == "a\nb\n"
-    assert run(*place, "--offset", "latest").stdout == ""
-    assert run(*place).stdout == ""
-    assert run(*place, "--from-beginning").stdout == "a\nb\nc\n"
+    partition_options = ("console-consumer", "--topic", topic, "--partition", 0, "--timeout-ms", 200)
+    assert run(*partition_options, "--offset", 1).stdout == "b\nc\n"
+    assert run(*partition_options, "--offset", "earliest", "--max-messages", 2).stdout == "a\nb\n"
+    assert run(*partition_options, "--offset", "latest").stdout == ""
+    assert run(*partition_options).stdout == ""
+    assert run(*partition_options, "--from-beginning").stdout == "a\nb\nc\n"
 
 
 def test_all_partitions_are_read(run: Run, produced: str) -> None:
     assert sorted(read(run, produced, "--max-messages", 4).split()) == ["1", "2", "3", "4"]
 
 
-def test_keys_go_where_java_sends_them(run: Run, topic: str) -> None:
+def test_keys_go_to_the_same_partitions_as_javas(run: Run, topic: str) -> None:
     run("topics", "--create", "--topic", topic, "--partitions", 2)
     run("console-producer", "--topic", topic, "--property", "parse.key=true", input="k1\t1\nk2\t2\nk\t3\n")
     assert run("get-offsets", "--topic", topic).stdout == f"{topic}:0:1\n{topic}:1:2\n"
 
 
-def test_topics_are_picked_by_pattern(run: Run, topic: str) -> None:
+def test_topics_are_selected_by_pattern(run: Run, topic: str) -> None:
     for name in ("one", "two", "other"):
         run("console-producer", "--topic", f"{topic}-{name}", input=f"{name}\n")
     result = run(
@@ -113,7 +113,7 @@ def test_topics_are_picked_by_pattern(run: Run, topic: str) -> None:
     assert sorted(result.stdout.split()) == ["one", "two"]
 
 
-def test_reading_waits_for_a_topic_that_is_not_there_yet(run: Run, topic: str) -> None:
+def test_reading_waits_for_a_topic_that_does_not_exist_yet(run: Run, topic: str) -> None:
     result = run("console-consumer", "--topic", topic, "--from-beginning", "--timeout-ms", 100)
     assert result.stderr == "Processed a total of 0 messages\n"
 
@@ -121,8 +121,8 @@ def test_reading_waits_for_a_topic_that_is_not_there_yet(run: Run, topic: str) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "say exactly one of --topic and --include"),
-        (("--topic", "t", "--include", "t"), "say exactly one of --topic and --include"),
+        ((), "give exactly one of --topic and --include"),
+        (("--topic", "t", "--include", "t"), "give exactly one of --topic and --include"),
         (("--topic", "t", "--group", "g", "--partition", 0), "cannot be specified together"),
         (("--topic", "t", "--group", "g", "--consumer-property", "group.id=h"), "do not match. Detected"),
         (
@@ -137,11 +137,11 @@ def test_reading_waits_for_a_topic_that_is_not_there_yet(run: Run, topic: str) -
         ),
         (("--include", "t", "--partition", "0"), "--partition needs --topic"),
         (("--topic", "t", "--formatter", "com.example.Mine"), "Java classes cannot be used here"),
-        (("--topic", "t", "--value-deserializer", "Mine"), "the deserializer Mine is not known"),
+        (("--topic", "t", "--value-deserializer", "Mine"), "the deserializer Mine is not supported"),
         (("--topic", "t", "--consumer-property", "auto.offset.reset=never"), "check the client's properties"),
     ],
 )
-def test_what_makes_no_sense_is_refused(run: Run, arguments: tuple[object, ...], message: str) -> None:
+def test_invalid_options_are_rejected(run: Run, arguments: tuple[object, ...], message: str) -> None:
     assert message in run("console-consumer", *arguments, fails=True).stderr
 
 
@@ -160,13 +160,13 @@ def test_java_names_of_properties_are_translated_and_unknown_ones_ignored(
     assert read(run, topic, "--max-messages", 1, "--consumer-property", "fetch.max.wait.ms=10") == "a\n"
 
 
-def test_records_that_are_refused_are_counted(run: Run, topic: str) -> None:
+def test_rejected_records_are_counted(run: Run, topic: str) -> None:
     run("topics", "--create", "--topic", topic, "--config", "max.message.bytes=100")
     result = run("console-producer", "--topic", topic, input="x" * 1000 + "\n", fails=True)
     assert f"1 records were not delivered to {topic}" in result.stderr
 
 
-def test_a_failure_of_the_broker_is_told(run_alone: Run, topic: str) -> None:
+def test_a_failure_of_the_broker_is_reported(run_alone: Run, topic: str) -> None:
     with Broker() as broker:
         broker.on("Produce", fail(Error.TOPIC_AUTHORIZATION_FAILED))
         arguments = ("console-producer", "--bootstrap-server", broker.bootstrap, "--topic", topic)
@@ -175,7 +175,7 @@ def test_a_failure_of_the_broker_is_told(run_alone: Run, topic: str) -> None:
     assert "1 records were not delivered" in result.stderr
 
 
-def test_without_a_broker_nothing_waits(run_alone: Run) -> None:
+def test_a_missing_broker_is_an_error_at_once(run_alone: Run) -> None:
     for command in (("console-producer", "--topic", "t"), ("console-consumer", "--topic", "t")):
         result = run_alone(*command, "--bootstrap-server", "localhost:1", input="a\n")
         assert result.exit_code == 1

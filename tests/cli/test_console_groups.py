@@ -1,4 +1,4 @@
-"""The console consumer as a member of groups, and what it shows of transactions."""
+"""The console consumer in groups, and with transactions."""
 
 import re
 
@@ -13,7 +13,7 @@ def read(run: Run, topic: str, *more: object) -> list[str]:
     return run("console-consumer", "--topic", topic, "--from-beginning", *more).stdout.split()
 
 
-def test_a_group_goes_on_where_it_left_off(run: Run, topic: str) -> None:
+def test_a_group_continues_from_its_committed_offsets(run: Run, topic: str) -> None:
     run("topics", "--create", "--topic", topic)
     run("console-producer", "--topic", topic, input="1\n2\n3\n4\n")
     group = ("--group", f"group-of-{topic}")
@@ -35,7 +35,7 @@ def test_groups_read_independently_of_each_other(run: Run, topic: str) -> None:
         assert read(run, topic, "--group", f"{group}-of-{topic}", "--max-messages", 2) == ["1", "2"]
 
 
-def test_without_a_group_one_of_its_own_is_joined_and_nothing_committed(run: Run, topic: str) -> None:
+def test_without_a_group_a_random_one_is_joined_and_nothing_is_committed(run: Run, topic: str) -> None:
     run("console-producer", "--topic", topic, input="1\n2\n")
     before = set(run("consumer-groups", "--list").stdout.split())
     assert read(run, topic, "--max-messages", 2) == ["1", "2"]
@@ -62,5 +62,5 @@ def test_aborted_transactions_are_hidden_on_demand(run: Run, broker: Broker, top
     assert read(run, topic, "--timeout-ms", 1000) == ["first", "second", "third"]
     committed = ("--isolation-level", "read_committed")
     assert read(run, topic, *committed, "--timeout-ms", 1000) == ["first", "third"]
-    place = ("--partition", 0, "--max-messages", 2)
-    assert read(run, topic, *committed, *place) == ["first", "third"]
+    partition_options = ("--partition", 0, "--max-messages", 2)
+    assert read(run, topic, *committed, *partition_options) == ["first", "third"]

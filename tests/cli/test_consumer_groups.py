@@ -24,7 +24,7 @@ def group(topic: str) -> str:
 
 
 @pytest.fixture
-def rested(run: Run, broker: Broker, produced: str, group: str) -> str:
+def idle_group(run: Run, broker: Broker, produced: str, group: str) -> str:
     """A group without members that has read one record of each partition of `produced`."""
     commit(broker.bootstrap, group, {(produced, 0): 1, (produced, 1): 1})
     return group
@@ -47,115 +47,119 @@ def new_offsets(run: Run, group: str, *more: object) -> dict[tuple[str, int], in
 
 
 def committed(run: Run, group: str) -> dict[tuple[str, int], int]:
-    """What `--to-current --export` says of everything that is committed."""
+    """The committed offsets, from `--to-current`."""
     return new_offsets(run, group, "--to-current", "--all-topics", *JUST_SHOW)
 
 
-def test_groups_are_listed_with_type_and_state_on_demand(run: Run, broker: Broker, rested: str) -> None:
-    assert rested in run("consumer-groups", "--list").stdout.split()
+def test_groups_are_listed_with_type_and_state_on_demand(run: Run, broker: Broker, idle_group: str) -> None:
+    assert idle_group in run("consumer-groups", "--list").stdout.split()
     listed = run("consumer-groups", "--list", "--state", "--type").stdout
     header, *lines = listed.splitlines()
     assert header.split() == ["GROUP", "TYPE", "STATE"]
-    assert [rested, "Classic", "Empty"] in [line.split() for line in lines]
+    assert [idle_group, "Classic", "Empty"] in [line.split() for line in lines]
     filtered = run("consumer-groups", "--list", "--state", "empty, Stable", "--type", "CLASSIC").stdout
-    assert [rested, "Classic", "Empty"] in rows(filtered)
-    assert rested not in run("consumer-groups", "--list", "--state", "stable").stdout
-    assert rested not in run("consumer-groups", "--list", "--type", "consumer").stdout
+    assert [idle_group, "Classic", "Empty"] in rows(filtered)
+    assert idle_group not in run("consumer-groups", "--list", "--state", "stable").stdout
+    assert idle_group not in run("consumer-groups", "--list", "--type", "consumer").stdout
 
 
-def test_lag_is_told_for_each_partition(run: Run, produced: str, rested: str) -> None:
-    result = run("consumer-groups", "--describe", "--group", rested)
+def test_lag_is_printed_for_each_partition(run: Run, produced: str, idle_group: str) -> None:
+    result = run("consumer-groups", "--describe", "--group", idle_group)
     end = ends(run, produced)
     assert rows(result.stdout) == [
-        [rested, produced, str(index), "1", str(end[index]), str(end[index] - 1), "-", "-", "-"]
+        [idle_group, produced, str(index), "1", str(end[index]), str(end[index] - 1), "-", "-", "-"]
         for index in (0, 1)
     ]
-    assert result.stderr == f"\nConsumer group '{rested}' has no active members.\n"
-    verbose = run("consumer-groups", "--describe", "--group", rested, "--offsets", "--verbose").stdout
+    assert result.stderr == f"\nConsumer group '{idle_group}' has no active members.\n"
+    verbose = run("consumer-groups", "--describe", "--group", idle_group, "--offsets", "--verbose").stdout
     assert verbose.split()[:4] == ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH"]
 
 
-def test_the_columns_have_the_widths_of_kafkas_tool(run: Run, produced: str, rested: str) -> None:
-    empty, header, first, _ = run("consumer-groups", "--describe", "--group", rested).stdout.splitlines()
+def test_the_columns_have_the_widths_of_kafkas_tool(run: Run, produced: str, idle_group: str) -> None:
+    empty, header, first, _ = run("consumer-groups", "--describe", "--group", idle_group).stdout.splitlines()
     assert empty == ""
-    widths = (("GROUP", max(15, len(rested))), ("TOPIC", 15), ("PARTITION", 10), ("CURRENT-OFFSET", 15))
+    widths = (("GROUP", max(15, len(idle_group))), ("TOPIC", 15), ("PARTITION", 10), ("CURRENT-OFFSET", 15))
     assert header.startswith(" ".join(name.ljust(width) for name, width in widths))
     assert header.endswith("CONSUMER-ID     HOST            CLIENT-ID")
-    assert first.index("-") == rested.index("-")
+    assert first.index("-") == idle_group.index("-")
 
 
 def test_people_get_a_table_as_wide_as_its_contents(
-    run: Run, produced: str, rested: str, monkeypatch: pytest.MonkeyPatch
+    run: Run, produced: str, idle_group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     for table in ("consumer_groups", "transactions"):
         monkeypatch.setattr(f"millrace.cli.{table}.table.is_for_people", lambda: True)
-    header, *lines = run("consumer-groups", "--describe", "--group", rested).stdout.strip().splitlines()
+    header, *lines = run("consumer-groups", "--describe", "--group", idle_group).stdout.strip().splitlines()
     assert header.split()[:3] == ["GROUP", "TOPIC", "PARTITION"]
     assert len(lines) == 2
     assert len(header) < 15 * len(header.split())
     assert run("transactions", "list").stdout.startswith("TransactionalId")
 
 
-def test_members_are_told_with_what_they_own(run: Run, broker: Broker, produced: str, group: str) -> None:
+def test_members_are_printed_with_their_partitions(
+    run: Run, broker: Broker, produced: str, group: str
+) -> None:
     with members(broker.bootstrap, group, [produced], partitions=2, count=2):
-        asked = ("consumer-groups", "--describe", "--group", group)
-        offsets = run(*asked)
+        arguments = ("consumer-groups", "--describe", "--group", group)
+        offsets = run(*arguments)
         assert {row[-1] for row in rows(offsets.stdout)} == {"member-1", "member-2"}
-        # Nothing is committed yet, so nothing is known of the lag.
+        # Nothing is committed yet, so there is no lag.
         assert all((row[3], row[5]) == ("-", "-") for row in rows(offsets.stdout))
         assert offsets.stderr == ""
-        told = run(*asked, "--members", "--verbose").stdout
-        assert {(row[3], row[4], row[6]) for row in rows(told)} in (
+        output = run(*arguments, "--members", "--verbose").stdout
+        assert {(row[3], row[4], row[6]) for row in rows(output)} in (
             {("member-1", "1", f"{produced}:0"), ("member-2", "1", f"{produced}:1")},
             {("member-1", "1", f"{produced}:1"), ("member-2", "1", f"{produced}:0")},
         )
-        (state,) = rows(run(*asked, "--state").stdout)
+        (state,) = rows(run(*arguments, "--state").stdout)
         assert state == [group, broker.bootstrap, "(1)", "range", "Stable", "2"]
 
 
-def test_a_static_members_instance_is_told(run: Run, broker: Broker, produced: str, group: str) -> None:
+def test_a_static_members_instance_id_is_printed(run: Run, broker: Broker, produced: str, group: str) -> None:
     settings = {"group_instance_id": "first-floor"}
     with members(broker.bootstrap, group, [produced], partitions=2, **settings):
-        told = run("consumer-groups", "--describe", "--group", group, "--members").stdout
-    assert told.split()[:3] == ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID"]
-    assert rows(told)[0][2] == "first-floor"
+        output = run("consumer-groups", "--describe", "--group", group, "--members").stdout
+    assert output.split()[:3] == ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID"]
+    assert rows(output)[0][2] == "first-floor"
 
 
 def test_groups_of_the_new_protocol_have_epochs(run: Run, broker: Broker, produced: str, group: str) -> None:
     with members(broker.bootstrap, group, [produced], partitions=2, group_protocol="consumer"):
-        asked = ("consumer-groups", "--describe", "--group", group)
-        (member,) = rows(run(*asked, "--members", "--verbose").stdout)
+        arguments = ("consumer-groups", "--describe", "--group", group)
+        (member,) = rows(run(*arguments, "--members", "--verbose").stdout)
         epoch, assignment = member[5], f"{produced}:0,1"
         assert member[4:] == ["2", epoch, assignment, epoch, assignment]
-        (state,) = rows(run(*asked, "--state", "--verbose").stdout)
+        (state,) = rows(run(*arguments, "--state", "--verbose").stdout)
         assert state[3:] == ["uniform", "Stable", epoch, epoch, "1"]
         listed = run("consumer-groups", "--list", "--type", "consumer").stdout
         assert [group, "Consumer"] in rows(listed)
 
 
-def test_several_groups_are_described_at_once(run: Run, broker: Broker, produced: str, rested: str) -> None:
-    commit(broker.bootstrap, f"{rested}-2", {(produced, 0): 0})
-    told = run("consumer-groups", "--describe", "--group", f"{rested}-2", "--group", rested).stdout
-    assert told.count("GROUP ") == 2
-    assert told.index(f"{rested} ") < told.index(f"{rested}-2 ")
+def test_several_groups_are_described_at_once(
+    run: Run, broker: Broker, produced: str, idle_group: str
+) -> None:
+    commit(broker.bootstrap, f"{idle_group}-2", {(produced, 0): 0})
+    output = run("consumer-groups", "--describe", "--group", f"{idle_group}-2", "--group", idle_group).stdout
+    assert output.count("GROUP ") == 2
+    assert output.index(f"{idle_group} ") < output.index(f"{idle_group}-2 ")
     everything = run("consumer-groups", "--describe", "--all-groups").stdout
-    assert told.strip() in everything
+    assert output.strip() in everything
 
 
 def test_a_group_that_does_not_exist_is_an_error_between_the_others(
-    run: Run, produced: str, rested: str
+    run: Run, produced: str, idle_group: str
 ) -> None:
-    asked = ("consumer-groups", "--describe", "--group", "nobody", "--group", rested)
-    result = run(*asked, fails=True)
+    arguments = ("consumer-groups", "--describe", "--group", "nobody", "--group", idle_group)
+    result = run(*arguments, fails=True)
     assert result.stdout.startswith("\nError: Consumer group 'nobody' does not exist.\n")
     assert produced in result.stdout
 
 
-def test_older_brokers_are_asked_for_one_group_at_a_time(
-    run: Run, produced: str, rested: str, monkeypatch: pytest.MonkeyPatch
+def test_older_brokers_describe_one_group_per_request(
+    run: Run, produced: str, idle_group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = run("consumer-groups", "--describe", "--group", rested).stdout
+    output = run("consumer-groups", "--describe", "--group", idle_group).stdout
     negotiate = Connection._negotiate
 
     async def as_before_3_0(connection: Connection) -> dict[int, tuple[int, int]]:
@@ -165,49 +169,51 @@ def test_older_brokers_are_asked_for_one_group_at_a_time(
         return versions | {request.api_key: offered for request, offered in older.items()}
 
     monkeypatch.setattr(Connection, "_negotiate", as_before_3_0)
-    assert run("consumer-groups", "--describe", "--group", rested).stdout == told
+    assert run("consumer-groups", "--describe", "--group", idle_group).stdout == output
     missing = run("consumer-groups", "--describe", "--group", "nobody", fails=True)
     assert missing.stdout == "\nError: Consumer group 'nobody' does not exist.\n"
 
 
-def test_offsets_go_with_their_topic(run: Run, broker: Broker, produced: str, rested: str) -> None:
+def test_offsets_are_deleted_with_their_topic(
+    run: Run, broker: Broker, produced: str, idle_group: str
+) -> None:
     run("topics", "--create", "--topic", f"{produced}-too", "--partitions", "1")
-    commit(broker.bootstrap, rested, {(f"{produced}-too", 0): 0})
+    commit(broker.bootstrap, idle_group, {(f"{produced}-too", 0): 0})
     run("topics", "--delete", "--topic", produced)
-    told = rows(run("consumer-groups", "--describe", "--group", rested).stdout)
-    assert [row[1:4] for row in told] == [[f"{produced}-too", "0", "0"]]
+    output = rows(run("consumer-groups", "--describe", "--group", idle_group).stdout)
+    assert [row[1:4] for row in output] == [[f"{produced}-too", "0", "0"]]
     run("topics", "--delete", "--topic", f"{produced}-too")
-    gone = run("consumer-groups", "--describe", "--group", rested, fails=True)
-    assert gone.stdout == f"\nError: Consumer group '{rested}' does not exist.\n"
+    gone = run("consumer-groups", "--describe", "--group", idle_group, fails=True)
+    assert gone.stdout == f"\nError: Consumer group '{idle_group}' does not exist.\n"
 
 
-def test_offsets_are_reset_to_either_end(run: Run, produced: str, rested: str) -> None:
+def test_offsets_are_reset_to_either_end(run: Run, produced: str, idle_group: str) -> None:
     scope = ("--topic", produced, *JUST_SHOW)
     beginning, end = ends(run, produced) | {0: 0, 1: 0}, ends(run, produced)
-    assert new_offsets(run, rested, "--to-earliest", *scope) == at(produced, beginning)
-    assert new_offsets(run, rested, "--to-latest", *scope) == at(produced, end)
-    assert committed(run, rested) == at(produced, {0: 1, 1: 1})
+    assert new_offsets(run, idle_group, "--to-earliest", *scope) == at(produced, beginning)
+    assert new_offsets(run, idle_group, "--to-latest", *scope) == at(produced, end)
+    assert committed(run, idle_group) == at(produced, {0: 1, 1: 1})
 
 
 def at(topic: str, offsets: dict[int, int]) -> dict[tuple[str, int], int]:
     return {(topic, index): offset for index, offset in offsets.items()}
 
 
-def test_only_execute_changes_anything(run: Run, produced: str, rested: str) -> None:
-    asked = (
+def test_only_execute_changes_anything(run: Run, produced: str, idle_group: str) -> None:
+    arguments = (
         "consumer-groups",
         "--reset-offsets",
         "--group",
-        rested,
+        idle_group,
         "--topic",
         f"{produced}:1",
         "--to-earliest",
     )
-    result = run(*asked)
+    result = run(*arguments)
     assert "WARN: No action will be performed as the --execute option is missing." in result.stderr
-    assert committed(run, rested) == at(produced, {0: 1, 1: 1})
-    assert run(*asked, "--execute").stdout == result.stdout
-    assert committed(run, rested) == at(produced, {0: 1, 1: 0})
+    assert committed(run, idle_group) == at(produced, {0: 1, 1: 1})
+    assert run(*arguments, "--execute").stdout == result.stdout
+    assert committed(run, idle_group) == at(produced, {0: 1, 1: 0})
 
 
 def test_a_new_group_can_be_given_offsets(run: Run, produced: str, group: str) -> None:
@@ -215,81 +221,101 @@ def test_a_new_group_can_be_given_offsets(run: Run, produced: str, group: str) -
     assert committed(run, group) == at(produced, ends(run, produced))
 
 
-def test_offsets_outside_the_log_are_brought_back_into_it(run: Run, produced: str, rested: str) -> None:
-    asked = ("consumer-groups", "--reset-offsets", "--group", rested, "--topic", f"{produced}:0", *JUST_SHOW)
-    high = run(*asked, "--to-offset", 999)
+def test_offsets_outside_the_log_are_replaced_by_the_nearest(
+    run: Run, produced: str, idle_group: str
+) -> None:
+    arguments = (
+        "consumer-groups",
+        "--reset-offsets",
+        "--group",
+        idle_group,
+        "--topic",
+        f"{produced}:0",
+        *JUST_SHOW,
+    )
+    high = run(*arguments, "--to-offset", 999)
     end = ends(run, produced)[0]
-    assert rows(high.stdout) == [[rested, produced, "0", str(end)]]
+    assert rows(high.stdout) == [[idle_group, produced, "0", str(end)]]
     assert f"is higher than latest offset for topic partition {produced}-0." in high.stderr
-    low = run(*asked, "--shift-by", -5)
-    assert rows(low.stdout) == [[rested, produced, "0", "0"]]
+    low = run(*arguments, "--shift-by", -5)
+    assert rows(low.stdout) == [[idle_group, produced, "0", "0"]]
     assert f"New offset (-4) is lower than earliest offset for topic partition {produced}-0." in low.stderr
 
 
-def test_offsets_are_shifted_from_where_they_are(run: Run, produced: str, rested: str) -> None:
+def test_offsets_are_shifted_from_the_committed_ones(run: Run, produced: str, idle_group: str) -> None:
     scope = ("--all-topics", *JUST_SHOW)
-    assert new_offsets(run, rested, "--shift-by", -1, *scope) == at(produced, {0: 0, 1: 0})
-    assert new_offsets(run, rested, "--to-offset", 0, *scope) == at(produced, {0: 0, 1: 0})
+    assert new_offsets(run, idle_group, "--shift-by", -1, *scope) == at(produced, {0: 0, 1: 0})
+    assert new_offsets(run, idle_group, "--to-offset", 0, *scope) == at(produced, {0: 0, 1: 0})
 
 
 def test_partitions_without_an_offset_cannot_be_shifted(run: Run, produced: str, group: str) -> None:
-    asked = ("--reset-offsets", "--group", group, "--topic", f"{produced}:0", "--shift-by", 1, *JUST_SHOW)
-    failed = run("consumer-groups", *asked, fails=True)
+    arguments = ("--reset-offsets", "--group", group, "--topic", f"{produced}:0", "--shift-by", 1, *JUST_SHOW)
+    failed = run("consumer-groups", *arguments, fails=True)
     assert f"Cannot shift offset for partition {produced}-0" in failed.stderr
 
 
-def test_offsets_are_reset_by_time(run: Run, produced: str, rested: str) -> None:
+def test_offsets_are_reset_by_time(run: Run, produced: str, idle_group: str) -> None:
     scope = ("--topic", produced, *JUST_SHOW)
     end = at(produced, ends(run, produced))
     beginning = at(produced, {0: 0, 1: 0})
-    assert new_offsets(run, rested, "--to-datetime", "2020-01-01T00:00:00.000", *scope) == beginning
-    assert new_offsets(run, rested, "--to-datetime", "2020-01-01T00:00:00+05:00", *scope) == beginning
-    assert new_offsets(run, rested, "--to-datetime", "2999-01-01T00:00:00Z", *scope) == end
-    assert new_offsets(run, rested, "--by-duration", "P1DT2H", *scope) == beginning
-    late = run("consumer-groups", "--reset-offsets", "--group", rested, "--by-duration", "PT0S", *scope)
+    assert new_offsets(run, idle_group, "--to-datetime", "2020-01-01T00:00:00.000", *scope) == beginning
+    assert new_offsets(run, idle_group, "--to-datetime", "2020-01-01T00:00:00+05:00", *scope) == beginning
+    assert new_offsets(run, idle_group, "--to-datetime", "2999-01-01T00:00:00Z", *scope) == end
+    assert new_offsets(run, idle_group, "--by-duration", "P1DT2H", *scope) == beginning
+    late = run("consumer-groups", "--reset-offsets", "--group", idle_group, "--by-duration", "PT0S", *scope)
     assert f"Warn: Partition 0 from topic {produced} is empty." in late.stdout
 
 
-def test_what_is_exported_can_be_read_back(run: Run, produced: str, rested: str, tmp_path: Path) -> None:
-    asked = ("consumer-groups", "--reset-offsets", "--group", rested)
-    exported = run(*asked, "--to-current", "--all-topics", "--export", *JUST_SHOW).stdout
+def test_what_is_exported_can_be_read_back(run: Run, produced: str, idle_group: str, tmp_path: Path) -> None:
+    arguments = ("consumer-groups", "--reset-offsets", "--group", idle_group)
+    exported = run(*arguments, "--to-current", "--all-topics", "--export", *JUST_SHOW).stdout
     assert exported == f"{produced},0,1\n{produced},1,1\n\n"
     plan = tmp_path / "plan.csv"
     plan.write_text(exported)
-    new_offsets(run, rested, "--to-earliest", "--topic", produced, "--execute")
-    new_offsets(run, rested, "--from-file", plan, "--execute")
-    assert committed(run, rested) == at(produced, {0: 1, 1: 1})
+    new_offsets(run, idle_group, "--to-earliest", "--topic", produced, "--execute")
+    new_offsets(run, idle_group, "--from-file", plan, "--execute")
+    assert committed(run, idle_group) == at(produced, {0: 1, 1: 1})
 
 
-def test_a_plan_can_be_of_several_groups(
-    run: Run, broker: Broker, produced: str, rested: str, tmp_path: Path
+def test_a_plan_file_can_have_several_groups(
+    run: Run, broker: Broker, produced: str, idle_group: str, tmp_path: Path
 ) -> None:
-    groups = ("--group", rested, "--group", f"{rested}-2")
-    asked = ("consumer-groups", "--reset-offsets", *groups, *JUST_SHOW)
-    exported = run(*asked, "--to-offset", 1, "--topic", f"{produced}:0", "--export").stdout
-    assert exported == f"{rested},{produced},0,1\n{rested}-2,{produced},0,1\n\n"
+    groups = ("--group", idle_group, "--group", f"{idle_group}-2")
+    arguments = ("consumer-groups", "--reset-offsets", *groups, *JUST_SHOW)
+    exported = run(*arguments, "--to-offset", 1, "--topic", f"{produced}:0", "--export").stdout
+    assert exported == f"{idle_group},{produced},0,1\n{idle_group}-2,{produced},0,1\n\n"
     plan = tmp_path / "plan.csv"
     plan.write_text(exported)
-    assert len(rows(run(*asked, "--from-file", plan).stdout)) == 2
-    missing = run(*asked, "--group", "unplanned", "--from-file", plan, fails=True)
+    assert len(rows(run(*arguments, "--from-file", plan).stdout)) == 2
+    missing = run(*arguments, "--group", "unplanned", "--from-file", plan, fails=True)
     assert "Error: No reset plan for group unplanned found" in missing.stdout
 
 
 def test_a_group_with_members_is_not_reset(run: Run, broker: Broker, produced: str, group: str) -> None:
     with members(broker.bootstrap, group, [produced], partitions=2):
-        asked = ("consumer-groups", "--reset-offsets", "--group", group, "--to-earliest", "--topic", produced)
-        failed = run(*asked, "--execute", fails=True)
+        arguments = (
+            "consumer-groups",
+            "--reset-offsets",
+            "--group",
+            group,
+            "--to-earliest",
+            "--topic",
+            produced,
+        )
+        failed = run(*arguments, "--execute", fails=True)
     message = f"'{group}' is inactive, but the current state is Stable."
     assert f"Error: Assignments can only be reset if the group {message}" in failed.stdout
 
 
-def test_offsets_are_deleted(run: Run, produced: str, rested: str) -> None:
-    asked = ("consumer-groups", "--delete-offsets", "--group", rested)
-    result = run(*asked, "--topic", f"{produced}:0")
-    assert result.stdout.startswith(f"Request succeeded for deleting offsets from group {rested}.\n\nTOPIC ")
+def test_offsets_are_deleted(run: Run, produced: str, idle_group: str) -> None:
+    arguments = ("consumer-groups", "--delete-offsets", "--group", idle_group)
+    result = run(*arguments, "--topic", f"{produced}:0")
+    assert result.stdout.startswith(
+        f"Request succeeded for deleting offsets from group {idle_group}.\n\nTOPIC "
+    )
     assert rows(result.stdout.partition("\n\n")[2]) == [[produced, "0", "Successful"]]
-    assert committed(run, rested) == at(produced, {1: 1})
-    failed = run(*asked, "--topic", produced, "--topic", "nowhere", fails=True)
+    assert committed(run, idle_group) == at(produced, {1: 1})
+    failed = run(*arguments, "--topic", produced, "--topic", "nowhere", fails=True)
     status = {tuple(row[:2]): row[2] for row in rows(failed.stdout.partition("\n\n")[2])}
     assert status == {
         ("nowhere", "-"): "Error:",
@@ -298,36 +324,36 @@ def test_offsets_are_deleted(run: Run, produced: str, rested: str) -> None:
     }
 
 
-def test_offsets_of_a_topic_that_is_being_read_stay(
+def test_offsets_of_a_subscribed_topic_are_not_deleted(
     run: Run, broker: Broker, produced: str, group: str
 ) -> None:
     with members(broker.bootstrap, group, [produced], partitions=2):
-        asked = ("consumer-groups", "--delete-offsets", "--group", group, "--topic", produced)
-        failed = run(*asked, fails=True)
+        arguments = ("consumer-groups", "--delete-offsets", "--group", group, "--topic", produced)
+        failed = run(*arguments, fails=True)
     assert "Error: Encountered some partition-level error, see the follow-up details." in failed.stdout
     assert "nobody" not in run("consumer-groups", "--list").stdout
     unknown = ("consumer-groups", "--delete-offsets", "--group", "nobody", "--topic", produced)
     assert "\nError: " in run(*unknown, fails=True).stdout
 
 
-def test_groups_are_deleted(run: Run, broker: Broker, produced: str, rested: str) -> None:
-    commit(broker.bootstrap, f"{rested}-2", {(produced, 0): 0})
-    with members(broker.bootstrap, f"{rested}-3", [produced], partitions=2):
-        asked = ("consumer-groups", "--delete", "--group", rested, "--group", f"{rested}-3")
-        failed = run(*asked, fails=True)
+def test_groups_are_deleted(run: Run, broker: Broker, produced: str, idle_group: str) -> None:
+    commit(broker.bootstrap, f"{idle_group}-2", {(produced, 0): 0})
+    with members(broker.bootstrap, f"{idle_group}-3", [produced], partitions=2):
+        arguments = ("consumer-groups", "--delete", "--group", idle_group, "--group", f"{idle_group}-3")
+        failed = run(*arguments, fails=True)
         assert "Error: Deletion of some consumer groups failed:" in failed.stdout
-        assert f"* Group '{rested}-3' could not be deleted due to: NON_EMPTY_GROUP" in failed.stdout
-        assert f"These consumer groups were deleted successfully: '{rested}'" in failed.stdout
-    deleted = run("consumer-groups", "--delete", "--group", f"{rested}-2")
-    assert deleted.stdout == f"Deletion of requested consumer groups ('{rested}-2') was successful.\n"
-    assert rested not in run("consumer-groups", "--list").stdout.split()
+        assert f"* Group '{idle_group}-3' could not be deleted due to: NON_EMPTY_GROUP" in failed.stdout
+        assert f"These consumer groups were deleted successfully: '{idle_group}'" in failed.stdout
+    deleted = run("consumer-groups", "--delete", "--group", f"{idle_group}-2")
+    assert deleted.stdout == f"Deletion of requested consumer groups ('{idle_group}-2') was successful.\n"
+    assert idle_group not in run("consumer-groups", "--list").stdout.split()
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("", "say exactly one of --list, --describe, --delete"),
-        ("--list --describe", "say exactly one of"),
+        ("", "give exactly one of --list, --describe, --delete"),
+        ("--list --describe", "give exactly one of"),
         ("--list --group g", "--group cannot be used with --list"),
         ("--list --state odd", "Invalid state list 'odd'. Valid states are: PreparingRebalance"),
         ("--list --type odd", "Invalid types list 'odd'. Valid types are: Classic, Consumer"),
@@ -342,7 +368,7 @@ def test_groups_are_deleted(run: Run, broker: Broker, produced: str, rested: str
         ("--reset-offsets --group g --topic t", "--reset-offsets needs exactly one of --to-earliest"),
         ("--reset-offsets --group g --topic t --to-earliest --to-offset 0", "needs exactly one of"),
         ("--reset-offsets --group g --to-earliest", "One of the reset scopes should be defined"),
-        ("--reset-offsets --group g --to-earliest --topic t --all-topics", "say either --topic or"),
+        ("--reset-offsets --group g --to-earliest --topic t --all-topics", "give either --topic or"),
         ("--reset-offsets --group g --to-latest --topic t --dry-run --execute", "only one of --dry-run"),
         ("--reset-offsets --group g --to-latest --topic nowhere", "topic nowhere does not exist"),
         ("--reset-offsets --group g --to-latest --topic nowhere:1", '"nowhere-1" do not exist'),
@@ -355,15 +381,15 @@ def test_groups_are_deleted(run: Run, broker: Broker, produced: str, rested: str
         ("--reset-offsets --group g --from-file /nowhere.csv", "Unable to read file /nowhere.csv"),
     ],
 )
-def test_what_makes_no_sense_is_refused(run: Run, arguments: str, message: str) -> None:
+def test_invalid_options_are_rejected(run: Run, arguments: str, message: str) -> None:
     assert message in run("consumer-groups", *arguments.split(), fails=True).stderr
 
 
-def test_a_plan_that_is_no_plan_is_refused(run: Run, tmp_path: Path) -> None:
+def test_an_invalid_plan_file_is_rejected(run: Run, tmp_path: Path) -> None:
     plan = tmp_path / "plan.csv"
     plan.write_text(json.dumps({"topic": "t"}))
-    asked = ("consumer-groups", "--reset-offsets", "--group", "g", "--from-file", plan, *JUST_SHOW)
-    assert "plan.csv, line 1: write topic,partition,offset" in run(*asked, fails=True).stderr
+    arguments = ("consumer-groups", "--reset-offsets", "--group", "g", "--from-file", plan, *JUST_SHOW)
+    assert "plan.csv, line 1: write topic,partition,offset" in run(*arguments, fails=True).stderr
 
 
 def test_old_options_are_accepted_with_a_note(run: Run) -> None:

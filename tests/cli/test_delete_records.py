@@ -42,16 +42,16 @@ def test_each_partition_has_its_own_result(run: Run, topic: str, tmp_path: Path)
     ("content", "message"),
     [
         ("{", "is not JSON"),
-        ("[]", "is not in the right form"),
-        ('{"partitions": [{"topic": "t"}]}', "is not in the right form"),
-        ('{"partitions": [], "version": 2}', "only version 1 is known"),
+        ("[]", "has the wrong format"),
+        ('{"partitions": [{"topic": "t"}]}', "has the wrong format"),
+        ('{"partitions": [], "version": 2}', "only version 1 is supported"),
         (
             '{"partitions": [%s, %s]}' % (('{"topic": "t", "partition": 0, "offset": 1}',) * 2),
             "duplicate topic partitions: t-0",
         ),
     ],
 )
-def test_a_file_that_makes_no_sense_is_refused(run: Run, tmp_path: Path, content: str, message: str) -> None:
+def test_an_invalid_file_is_rejected(run: Run, tmp_path: Path, content: str, message: str) -> None:
     file = tmp_path / "offsets.json"
     file.write_text(content)
     assert message in run("delete-records", "--offset-json-file", file, fails=True).stderr

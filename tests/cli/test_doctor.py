@@ -12,7 +12,7 @@ from millrace.testing import Broker, free_port
 from .conftest import Run
 
 
-def test_every_thing_has_a_line(run_alone: Run, tmp_path: Path) -> None:
+def test_every_check_has_a_line(run_alone: Run, tmp_path: Path) -> None:
     result = run_alone("doctor", "--data-dir", tmp_path, "--port", free_port())
     for what in ("Python", "Java", "uvloop", "port", "open files", "data dir", "disk space", "memory"):
         assert what in result.stdout
@@ -32,13 +32,13 @@ def test_a_failure_makes_the_exit_code_1(run_alone: Run, tmp_path: Path) -> None
     assert result.exit_code == 1
     assert "cannot be written" in result.stdout
     assert "choose another with --data-dir" in result.stdout
-    assert "to mend before a broker can run" in result.stderr
+    assert "to fix before a broker can run" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("limit", "verdict"), [(100, Verdict.FAIL), (4096, Verdict.WARN), (65536, Verdict.OK)]
 )
-def test_file_limits_are_judged(monkeypatch: pytest.MonkeyPatch, limit: int, verdict: Verdict) -> None:
+def test_low_file_limits_are_reported(monkeypatch: pytest.MonkeyPatch, limit: int, verdict: Verdict) -> None:
     monkeypatch.setattr(checks.resource, "getrlimit", lambda _: (limit, limit))
     finding = checks.check_open_files()
     assert finding.verdict is verdict
@@ -64,7 +64,7 @@ def test_an_old_java_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 @pytest.mark.parametrize(
     ("kind", "verdict"), [("ext4", Verdict.OK), ("nfs4", Verdict.WARN), ("tmpfs", Verdict.WARN)]
 )
-def test_file_systems_are_judged(
+def test_unreliable_file_systems_are_warnings(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, verdict: Verdict
 ) -> None:
     monkeypatch.setattr(checks, "file_system", lambda _: kind)
@@ -72,7 +72,7 @@ def test_file_systems_are_judged(
     assert findings["file system"].verdict is verdict
 
 
-def test_a_missing_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "needed_packages", lambda: ["no-such-package"])
     monkeypatch.setattr(checks, "OPTIONAL_PACKAGES", ())
     assert list(checks.check_packages()) == [

@@ -36,7 +36,7 @@ def lines(run_alone: Run, *arguments: object) -> list[str]:
     return result.stdout.splitlines()
 
 
-def test_batches_are_printed_as_kafka_prints_them(run_alone: Run, segment: Path) -> None:
+def test_batches_are_printed_in_kafkas_layout(run_alone: Run, segment: Path) -> None:
     head, start, first, second = lines(run_alone, "--files", segment)
     assert head == f"Dumping {segment}"
     assert start == "Log starting offset: 0"
@@ -67,27 +67,27 @@ def test_records_are_printed_with_or_without_their_metadata(run_alone: Run, segm
     assert "payload" not in " ".join(lines(run_alone, "--files", segment, "--deep-iteration"))
 
 
-def test_a_damaged_batch_and_a_torn_end_are_told(run_alone: Run, segment: Path) -> None:
+def test_a_damaged_batch_and_a_torn_end_are_reported(run_alone: Run, segment: Path) -> None:
     content = bytearray(segment.read_bytes())
     content[70] ^= 1
     segment.write_bytes(content + b"torn")
-    told = lines(run_alone, "--files", segment)
-    assert told[2].endswith("isvalid: false")
-    assert told[3].endswith("isvalid: true")
-    assert told[-1] == f"Found 4 invalid bytes at the end of {LOG}"
+    output = lines(run_alone, "--files", segment)
+    assert output[2].endswith("isvalid: false")
+    assert output[3].endswith("isvalid: true")
+    assert output[-1] == f"Found 4 invalid bytes at the end of {LOG}"
 
 
 def test_only_the_first_bytes_can_be_read(run_alone: Run, segment: Path) -> None:
     assert len(lines(run_alone, "--files", segment, "--max-bytes", 100)) == 3
 
 
-def test_an_empty_segment_is_no_error(run_alone: Run, tmp_path: Path) -> None:
+def test_an_empty_segment_is_not_an_error(run_alone: Run, tmp_path: Path) -> None:
     path = tmp_path / LOG
     path.touch()
     assert lines(run_alone, "--files", path) == [f"Dumping {path}", "Log starting offset: 0"]
 
 
-def test_missing_offsets_are_told(run_alone: Run, tmp_path: Path) -> None:
+def test_gaps_between_offsets_are_reported(run_alone: Run, tmp_path: Path) -> None:
     path = tmp_path / LOG
     path.write_bytes(build_batch([Record(0, 1, None, b"a"), Record(5, 1, None, b"b")]))
     result = run_alone("dump-log", "--files", path, "--deep-iteration")
@@ -135,7 +135,7 @@ def second_position(segment: Path) -> int:
     return int(length) + 12
 
 
-def test_indexes_are_printed_up_to_their_zeros(run_alone: Run, segment: Path) -> None:
+def test_indexes_are_printed_up_to_the_trailing_zeros(run_alone: Run, segment: Path) -> None:
     position = second_position(segment)
     offsets, times = write_indexes(segment, position)
     result = run_alone("dump-log", "--files", f"{offsets},{times}")
@@ -149,7 +149,7 @@ def test_indexes_are_printed_up_to_their_zeros(run_alone: Run, segment: Path) ->
     assert lines(run_alone, "--files", offsets, "--verify-index-only") == [f"Dumping {offsets}"]
 
 
-def test_an_index_that_disagrees_with_its_segment_is_told(run_alone: Run, segment: Path) -> None:
+def test_an_index_that_does_not_match_its_segment_is_reported(run_alone: Run, segment: Path) -> None:
     offsets, times = write_indexes(segment, 0)
     times.write_bytes(struct.pack(">qiqiqi", 5000, 3, 4000, 3, 6000, 2))
     result = run_alone("dump-log", "--files", f"{offsets},{times}", "--verify-index-only")
@@ -186,7 +186,7 @@ def test_aborted_transactions_are_printed(run_alone: Run, tmp_path: Path) -> Non
     )
 
 
-def test_the_brokers_own_files_are_in_order(run: Run, run_alone: Run, broker: object, topic: str) -> None:
+def test_the_brokers_own_files_are_valid(run: Run, run_alone: Run, broker: object, topic: str) -> None:
     from millrace.testing import Broker
 
     assert isinstance(broker, Broker)
@@ -224,13 +224,13 @@ def test_a_file_that_cannot_be_dumped_is_named(
     assert message in result.stderr
 
 
-def test_other_files_are_left_alone(run_alone: Run, tmp_path: Path) -> None:
+def test_other_files_are_ignored(run_alone: Run, tmp_path: Path) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
     path.touch()
     assert run_alone("dump-log", "--files", path).stderr == f"Ignoring unknown file {path}\n"
 
 
-def test_decoders_of_topics_we_do_not_have_are_refused(run_alone: Run) -> None:
+def test_decoders_of_unsupported_topics_are_rejected(run_alone: Run) -> None:
     assert (
         "is not supported" in run_alone("dump-log", "--files", "x.log", "--cluster-metadata-decoder").stderr
     )

@@ -36,17 +36,17 @@ def test_the_newest_record_is_found_by_its_timestamp(run: Run, produced: str) ->
         ("{}:0,{}:3", "0 3"),
     ],
 )
-def test_partitions_are_picked_by_rules(run: Run, topic: str, rule: str, partitions: str) -> None:
+def test_partitions_are_selected_by_rules(run: Run, topic: str, rule: str, partitions: str) -> None:
     run("topics", "--create", "--topic", topic, "--partitions", 4)
     lines = run("get-offsets", "--topic-partitions", rule.replace("{}", topic)).stdout.split()
     assert lines == [f"{topic}:{index}:0" for index in partitions.split()]
 
 
-def test_partitions_are_picked_by_number(run: Run, produced: str) -> None:
+def test_partitions_are_selected_by_number(run: Run, produced: str) -> None:
     assert run("get-offsets", "--topic", produced, "--partitions", "1,9").stdout.startswith(f"{produced}:1:")
 
 
-def test_more_than_ten_partitions_come_in_the_order_of_their_text(run: Run, topic: str) -> None:
+def test_partitions_are_sorted_by_their_text(run: Run, topic: str) -> None:
     run("topics", "--create", "--topic", topic, "--partitions", 11)
     lines = run("get-offsets", "--topic", topic).stdout.split()
     assert lines[:3] == [f"{topic}:0:0", f"{topic}:1:0", f"{topic}:10:0"]
@@ -58,9 +58,9 @@ def test_more_than_ten_partitions_come_in_the_order_of_their_text(run: Run, topi
         (("--topic", "missing"), "Could not match any topic-partitions"),
         (("--time", "noon"), "Malformed time argument noon"),
         (("--topic", "a", "--topic-partitions", "b"), "cannot be used with --topic"),
-        (("--partitions", "a"), "write numbers with commas"),
+        (("--partitions", "a"), "write numbers separated"),
         (("--topic-partitions", "a:b"), "write topic, topic:N"),
     ],
 )
-def test_what_makes_no_sense_is_refused(run: Run, arguments: tuple[str, ...], message: str) -> None:
+def test_invalid_options_are_rejected(run: Run, arguments: tuple[str, ...], message: str) -> None:
     assert message in run("get-offsets", *arguments, fails=True).stderr

@@ -3,7 +3,7 @@ from array import array
 from millrace.cli.producer_perf_test.latency import MAX_SAMPLES, Latencies
 
 
-def test_lines_are_worded_as_kafkas() -> None:
+def test_lines_have_kafkas_wording() -> None:
     latencies = Latencies(4)
     latencies.add(array("d", [1.0, 2.0, 3.0, 10.0]))
     assert latencies.window_line(2.0, 1024 * 1024) == (
@@ -15,11 +15,11 @@ def test_lines_are_worded_as_kafkas() -> None:
     )
 
 
-def test_nothing_sent_is_no_error() -> None:
+def test_sending_nothing_is_not_an_error() -> None:
     assert Latencies(1).total_line(1.0, 0).startswith("0 records sent, 0.000000 records/sec")
 
 
-def test_many_latencies_are_thinned_out_evenly() -> None:
+def test_many_latencies_are_sampled_evenly() -> None:
     latencies = Latencies(3 * MAX_SAMPLES)
     for _ in range(10):
         latencies.add(array("d", [1.0] * 5 + [100.0] * 5))

@@ -15,17 +15,17 @@ def test_a_line_is_a_value() -> None:
     assert parse("a\tb") == NewRecord(None, b"a\tb", None)
 
 
-def test_a_key_stands_before_the_first_separator() -> None:
+def test_a_key_ends_at_the_first_separator() -> None:
     assert parse("a\tb\tc", parse_key="true") == NewRecord(b"a", b"b\tc", None)
     assert parse("a::b:c", parse_key="TRUE", key_separator="::") == NewRecord(b"a", b"b:c", None)
 
 
-def test_headers_stand_before_the_key() -> None:
+def test_headers_come_before_the_key() -> None:
     record = LineReader.from_properties(BOTH).parse(b"h1:v1,h2:v2\tk\tv", 1)
     assert record == NewRecord(b"k", b"v", [("h1", b"v1"), ("h2", b"v2")])
 
 
-def test_the_null_marker_stands_for_null_anywhere() -> None:
+def test_the_null_marker_means_null_in_every_part() -> None:
     reader = LineReader.from_properties(BOTH | {"null.marker": "NULL"})
     assert reader.parse(b"h:NULL\tNULL\tNULL", 1) == NewRecord(None, None, [("h", None)])
     assert reader.parse(b"NULL\tk\tv", 1) == NewRecord(b"k", b"v", None)
@@ -46,14 +46,14 @@ def test_a_missing_part_can_be_ignored() -> None:
     assert parse("h\tv", parse_headers="true", ignore_error="true") == NewRecord(None, b"v", [("h", None)])
 
 
-def test_separators_that_cannot_be_told_apart_are_refused() -> None:
+def test_equal_separators_are_rejected() -> None:
     with pytest.raises(CommandError, match=r"headers\.delimiter and headers\.separator may not be equal"):
         LineReader.from_properties({"headers.delimiter": ","})
     with pytest.raises(CommandError, match=r"null\.marker and key\.separator may not be equal"):
         LineReader.from_properties({"null.marker": "\t", "headers.delimiter": "|"})
 
 
-def test_line_ends_are_no_part_of_the_value() -> None:
+def test_line_ends_are_not_part_of_the_value() -> None:
     assert [record.value for record in LineReader().records([b"a\n", b"b\r\n", b"\n", b"last"])] == [
         b"a",
         b"b",

@@ -7,12 +7,12 @@ from millrace.testing import Broker
 from .conftest import Run
 
 
-def test_sizes_are_told_in_kafkas_json(run: Run, broker: Broker, produced: str) -> None:
+def test_sizes_are_printed_as_kafkas_json(run: Run, broker: Broker, produced: str) -> None:
     first, second, document = run("log-dirs", "--describe", "--topic-list", produced).stdout.splitlines()
     assert first == "Querying brokers for log directories information"
     assert second == "Received log directory information from brokers 1"
-    told = json.loads(document)
-    (log_dir,) = told["brokers"][0]["logDirs"]
+    output = json.loads(document)
+    (log_dir,) = output["brokers"][0]["logDirs"]
     assert log_dir["logDir"] == str(broker.data_dir)
     assert log_dir["error"] is None
     assert {partition["partition"] for partition in log_dir["partitions"]} == {
@@ -40,5 +40,5 @@ def test_a_terminal_gets_a_table(run: Run, produced: str, monkeypatch: pytest.Mo
         (("--describe", "--broker-list", "a"), "write broker ids"),
     ],
 )
-def test_what_makes_no_sense_is_refused(run: Run, arguments: tuple[str, ...], message: str) -> None:
+def test_invalid_options_are_rejected(run: Run, arguments: tuple[str, ...], message: str) -> None:
     assert message in run("log-dirs", *arguments, fails=True).stderr

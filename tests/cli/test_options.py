@@ -35,7 +35,7 @@ def test_an_option_may_be_abbreviated_or_have_one_dash(option: str) -> None:
     assert output(f"{option}=there:1") == "there:1  False"
 
 
-def test_an_ambiguous_abbreviation_is_refused() -> None:
+def test_an_ambiguous_abbreviation_is_rejected() -> None:
     assert "No such option" in output("--b", "there:1")
 
 
@@ -44,7 +44,7 @@ def test_an_option_of_many_values_ends_at_the_next_option() -> None:
     assert output("--props", "a=1", "--props", "b=2") == "localhost:9092 a=1 b=2 False"
 
 
-def test_the_brokers_come_from_option_file_environment_or_default(tmp_path: Path) -> None:
+def test_brokers_are_named_by_option_file_environment_or_default(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("bootstrap.servers=file:1\n")
     with_file = ("--command-config", str(file))
@@ -59,10 +59,10 @@ def test_the_brokers_come_from_option_file_environment_or_default(tmp_path: Path
 def test_zookeeper_is_accepted_with_a_note() -> None:
     result = CliRunner().invoke(command, ["--zookeeper", "zookeeper1:2181"])
     assert result.stdout.startswith("localhost:9092")
-    assert result.stderr == "note: --zookeeper is not needed; asking the broker at localhost:9092\n"
+    assert result.stderr == "note: --zookeeper is not needed; connecting to the broker at localhost:9092\n"
 
 
-def test_pairs_keep_what_follows_the_first_equals_sign() -> None:
+def test_a_value_may_contain_equals_signs() -> None:
     assert parse_pairs(["a=b=c", "a=d", "e="], "--x") == {"a": "d", "e": ""}
     with pytest.raises(CommandError, match="--x novalue: write it as key=value"):
         parse_pairs(["novalue"], "--x")

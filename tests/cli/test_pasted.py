@@ -1,6 +1,6 @@
 import pytest
 
-from millrace.cli.pasted import mend_pasted
+from millrace.cli.terminal.pasted import repair_pasted
 
 from .conftest import Run
 
@@ -23,8 +23,8 @@ EN, EM = "\N{EN DASH}", "\N{EM DASH}"
     ],
 )
 def test_long_dashes_become_options(typed: str, meant: list[str]) -> None:
-    mended, notes = mend_pasted([typed])
-    assert mended == meant
+    repaired, notes = repair_pasted([typed])
+    assert repaired == meant
     assert bool(notes) == (meant != [typed])
 
 

@@ -1,4 +1,4 @@
-"""The performance tests: that they do their work and print Kafka's lines, not how fast they are."""
+"""The performance tests: their work and their output, not their speed."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ HEADER = (
 )
 
 
-def test_records_are_produced_and_summed_up(run: Run, topic: str) -> None:
+def test_records_are_produced_and_summarized(run: Run, topic: str) -> None:
     result = run(
         *("producer-perf-test", "--topic", topic, "--num-records", 2000, "--record-size", 100),
         *("--throughput", -1, "--producer-props", "acks=1", "linger.ms=1", "--print-metrics"),
@@ -33,7 +33,7 @@ def test_records_are_produced_and_summed_up(run: Run, topic: str) -> None:
     assert run("get-offsets", "--topic", topic).stdout == f"{topic}:0:2000\n"
 
 
-def test_a_limited_rate_is_kept_and_reported_on_the_way(run: Run, topic: str) -> None:
+def test_a_limited_rate_is_kept_and_reported_meanwhile(run: Run, topic: str) -> None:
     result = run(
         *("producer-perf-test", "--topic", topic, "--num-records", 600, "--payload-monotonic"),
         *("--throughput", 1000, "--reporting-interval", 200, "--warmup-records", 100),
@@ -79,7 +79,7 @@ def test_records_are_produced_in_transactions(run: Run, topic: str, transactions
     assert "CompleteCommit" in run("transactions", "list").stdout
 
 
-def test_records_are_consumed_and_summed_up(run: Run, produced: str) -> None:
+def test_records_are_consumed_and_summarized(run: Run, produced: str) -> None:
     header, row = run("consumer-perf-test", "--topic", produced, "--messages", 4).stdout.splitlines()
     assert header == HEADER
     columns = row.split(", ")
@@ -101,27 +101,27 @@ def test_intervals_are_reported_and_missing_records_too(run: Run, produced: str)
     )
 
 
-def test_a_group_is_measured_from_where_it_left_off(run: Run, topic: str) -> None:
+def test_a_group_is_measured_from_its_committed_offsets(run: Run, topic: str) -> None:
     run("console-producer", "--topic", topic, input="1\n2\n3\n")
-    asked = ("consumer-perf-test", "--topic", topic, "--group", f"group-of-{topic}", "--hide-header")
-    columns = run(*asked, "--num-records", 3).stdout.split(", ")
+    arguments = ("consumer-perf-test", "--topic", topic, "--group", f"group-of-{topic}", "--hide-header")
+    columns = run(*arguments, "--num-records", 3).stdout.split(", ")
     rebalance_ms, fetch_ms = int(columns[6]), int(columns[7])
     assert rebalance_ms > 0
     assert fetch_ms > 0
-    *_, row = run(*asked, "--num-records", 1, "--timeout", 200).stdout.splitlines()
+    *_, row = run(*arguments, "--num-records", 1, "--timeout", 200).stdout.splitlines()
     assert row.split(", ")[4] == "0"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "say exactly one of --record-size, --payload-file and --payload-monotonic"),
-        (("--record-size", 1, "--payload-monotonic"), "say exactly one of"),
+        ((), "give exactly one of --record-size, --payload-file and --payload-monotonic"),
+        (("--record-size", 1, "--payload-monotonic"), "give exactly one of"),
         (("--record-size", 1, "--warmup-records", 5), "must be fewer than --num-records"),
         (("--record-size", 1, "--transaction-duration-ms", 0), "0 is not in the range"),
         (("--record-size", 1, "--producer-props", "acks"), "write it as key=value"),
     ],
 )
-def test_what_makes_no_sense_is_refused(run: Run, arguments: tuple[object, ...], message: str) -> None:
+def test_invalid_options_are_rejected(run: Run, arguments: tuple[object, ...], message: str) -> None:
     common = ("producer-perf-test", "--topic", "t", "--num-records", 5, "--throughput", -1)
     assert message in run(*common, *arguments, fails=True).stderr

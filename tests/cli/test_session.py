@@ -1,4 +1,4 @@
-"""How commands reach a cluster."""
+"""Connections of commands to a cluster."""
 
 import pytest
 

@@ -23,7 +23,7 @@ def test_a_topic_is_created_listed_described_and_deleted(run: Run, broker: Broke
     assert topic not in run("topics", "--list").stdout.split()
 
 
-def test_the_old_form_with_zookeeper_works(run: Run, topic: str) -> None:
+def test_the_old_form_with_zookeeper_is_accepted(run: Run, topic: str) -> None:
     result = run(
         *("topics", "--zookeeper", "zookeeper1:2181", "--create", "--topic", f"{topic}.hydra"),
         *("--partitions", 3, "--replication-factor", 1, "--config", "retention.ms=1000"),
@@ -33,12 +33,12 @@ def test_the_old_form_with_zookeeper_works(run: Run, topic: str) -> None:
     assert "retention.ms=1000" in run("topics", "--describe", "--topic", f"{topic}.hydra").stdout
 
 
-def test_more_replicas_than_brokers_are_refused_with_a_remedy(run: Run, topic: str) -> None:
+def test_more_replicas_than_brokers_are_rejected_with_a_remedy(run: Run, topic: str) -> None:
     result = run("topics", "--create", "--topic", topic, "--replication-factor", 2, fails=True)
     assert "a single broker holds one copy; use --replication-factor 1" in result.stderr
 
 
-def test_an_unknown_setting_is_refused(run: Run, topic: str) -> None:
+def test_an_unknown_setting_is_rejected(run: Run, topic: str) -> None:
     assert "x" in run("topics", "--create", "--topic", topic, "--config", "x=y", fails=True).stderr
 
 
@@ -57,14 +57,14 @@ def test_a_topic_that_does_not_exist_is_an_error_unless_accepted(
     assert run(*missing, "--if-exists").output == ""
 
 
-def test_partitions_are_added_but_never_taken_away(run: Run, topic: str) -> None:
+def test_partitions_are_added_but_never_removed(run: Run, topic: str) -> None:
     run("topics", "--create", "--topic", topic)
     run("topics", "--alter", "--topic", topic, "--partitions", 4)
     assert "PartitionCount: 4" in run("topics", "--describe", "--topic", topic).stdout
     assert run("topics", "--alter", "--topic", topic, "--partitions", 2, fails=True).stderr
 
 
-def test_topics_are_picked_by_pattern_and_by_id(run: Run, broker: Broker, topic: str) -> None:
+def test_topics_are_selected_by_pattern_and_by_id(run: Run, broker: Broker, topic: str) -> None:
     for suffix in ("one", "two"):
         run("topics", "--create", "--topic", f"{topic}-{suffix}")
     assert run("topics", "--list", "--topic", f"{topic}-.*").stdout.split() == [
@@ -77,7 +77,7 @@ def test_topics_are_picked_by_pattern_and_by_id(run: Run, broker: Broker, topic:
     assert "does not exist" in run("topics", "--describe", "--topic-id", "A" * 21 + "Q", fails=True).stderr
 
 
-def test_only_topics_with_settings_of_their_own_can_be_asked_for(run: Run, topic: str) -> None:
+def test_topics_with_overrides_are_selected(run: Run, topic: str) -> None:
     run("topics", "--create", "--topic", f"{topic}-plain")
     run("topics", "--create", "--topic", f"{topic}-set", "--config", "cleanup.policy=compact")
     described = run("topics", "--describe", "--topics-with-overrides").stdout
@@ -89,7 +89,7 @@ def test_only_topics_with_settings_of_their_own_can_be_asked_for(run: Run, topic
 @pytest.mark.parametrize(
     "filter_", ["--under-replicated-partitions", "--unavailable-partitions", "--under-min-isr-partitions"]
 )
-def test_a_healthy_broker_has_no_partitions_to_worry_about(run: Run, produced: str, filter_: str) -> None:
+def test_a_healthy_broker_has_no_under_replicated_partitions(run: Run, produced: str, filter_: str) -> None:
     assert run("topics", "--describe", filter_).stdout == ""
 
 
@@ -106,8 +106,8 @@ def test_replicas_can_be_assigned_by_hand(run: Run, topic: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "say exactly one of --create, --list, --describe, --alter and --delete"),
-        (("--create", "--list"), "say exactly one of"),
+        ((), "give exactly one of --create, --list, --describe, --alter and --delete"),
+        (("--create", "--list"), "give exactly one of"),
         (("--create",), "--create needs --topic NAME"),
         (("--list", "--partitions", 3), "--partitions cannot be used with --list"),
         (("--alter", "--topic", "t"), "--alter needs --partitions N"),
@@ -121,5 +121,5 @@ def test_replicas_can_be_assigned_by_hand(run: Run, topic: str) -> None:
         (("--describe", "--topic", "("), "is not a regular expression"),
     ],
 )
-def test_what_makes_no_sense_is_refused(run: Run, arguments: tuple[object, ...], message: str) -> None:
+def test_invalid_options_are_rejected(run: Run, arguments: tuple[object, ...], message: str) -> None:
     assert message in run("topics", *arguments, fails=True).stderr

@@ -32,10 +32,10 @@ def only(rows: list[list[str]], first: str) -> list[str]:
 
 def test_transactions_are_listed_with_their_states(run: Run, writer: TransactionWriter) -> None:
     name = writer.transactional_id
-    told = run("transactions", "list").stdout
-    assert told.splitlines()[0].rstrip().endswith("Coordinator\tProducerId\tTransactionState")
-    assert only(rows(told), name)[1] == "1"
-    assert only(rows(told), name)[3] == "Ongoing"
+    output = run("transactions", "list").stdout
+    assert output.splitlines()[0].rstrip().endswith("Coordinator\tProducerId\tTransactionState")
+    assert only(rows(output), name)[1] == "1"
+    assert only(rows(output), name)[3] == "Ongoing"
     writer.producer.commit_transaction()
     assert only(rows(run("transactions", "list").stdout), name)[3] == "CompleteCommit"
 
@@ -48,8 +48,8 @@ def test_transactions_are_listed_by_name_and_age(run: Run, writer: TransactionWr
 
 
 def test_a_transaction_is_described(run: Run, writer: TransactionWriter, topic: str) -> None:
-    asked = ("transactions", "describe", "--transactional-id", writer.transactional_id)
-    (row,) = rows(run(*asked).stdout)
+    arguments = ("transactions", "describe", "--transactional-id", writer.transactional_id)
+    (row,) = rows(run(*arguments).stdout)
     assert row[:2] == ["1", writer.transactional_id]
     assert row[4:6] == ["Ongoing", "60000"]
     assert abs(int(row[6]) - time.time() * 1000) < 60_000
@@ -60,26 +60,24 @@ def test_a_transaction_is_described(run: Run, writer: TransactionWriter, topic: 
 
 
 def test_the_producers_of_a_partition_are_described(run: Run, writer: TransactionWriter, topic: str) -> None:
-    asked = ("transactions", "describe-producers", "--topic", topic, "--partition")
-    (row,) = rows(run(*asked, 1).stdout)
+    arguments = ("transactions", "describe-producers", "--topic", topic, "--partition")
+    (row,) = rows(run(*arguments, 1).stdout)
     assert row[3] == "0"
     assert row[5] == "0"
     writer.producer.commit_transaction()
-    (row,) = rows(run(*asked, 1, "--broker-id", 1).stdout)
+    (row,) = rows(run(*arguments, 1, "--broker-id", 1).stdout)
     assert row[5] == "None"
-    assert rows(run(*asked, 0).stdout) == []
-    assert f"there is no partition {topic}-7" in run(*asked, 7, fails=True).stderr
+    assert rows(run(*arguments, 0).stdout) == []
+    assert f"there is no partition {topic}-7" in run(*arguments, 7, fails=True).stderr
 
 
-def test_a_transaction_that_is_coordinated_does_not_hang(
-    run: Run, writer: TransactionWriter, topic: str
-) -> None:
+def test_a_coordinated_transaction_is_not_hanging(run: Run, writer: TransactionWriter, topic: str) -> None:
     for scope in (("--topic", topic), ("--topic", topic, "--partition", 1), ("--broker-id", 1)):
-        asked = ("transactions", "find-hanging", *scope, "--max-transaction-timeout", 0)
-        assert rows(run(*asked).stdout) == []
+        arguments = ("transactions", "find-hanging", *scope, "--max-transaction-timeout", 0)
+        assert rows(run(*arguments).stdout) == []
 
 
-def test_a_transaction_that_nobody_coordinates_hangs(
+def test_a_transaction_without_a_coordinator_is_hanging(
     run: Run, writer: TransactionWriter, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def none_listed(*_: object, **filters: object) -> list[object]:
@@ -96,20 +94,20 @@ def test_a_transaction_that_nobody_coordinates_hangs(
 
 
 def test_a_transaction_is_aborted_in_one_partition(run: Run, writer: TransactionWriter, topic: str) -> None:
-    place = ("--topic", topic, "--partition", 1)
-    missing = run("transactions", "abort", *place, "--start-offset", 5, fails=True)
+    partition_options = ("--topic", topic, "--partition", 1)
+    missing = run("transactions", "abort", *partition_options, "--start-offset", 5, fails=True)
     assert f"any open transactions starting at offset 5 on partition {topic}-1" in missing.stderr
-    run("transactions", "abort", *place, "--start-offset", 0)
-    (row,) = rows(run("transactions", "describe-producers", *place).stdout)
+    run("transactions", "abort", *partition_options, "--start-offset", 0)
+    (row,) = rows(run("transactions", "describe-producers", *partition_options).stdout)
     assert row[5] == "None"
 
 
 def test_a_transaction_is_aborted_by_its_producer(run: Run, writer: TransactionWriter, topic: str) -> None:
-    place = ("--topic", topic, "--partition", 1)
-    (row,) = rows(run("transactions", "describe-producers", *place).stdout)
+    partition_options = ("--topic", topic, "--partition", 1)
+    (row,) = rows(run("transactions", "describe-producers", *partition_options).stdout)
     producer = ("--producer-id", row[0], "--producer-epoch", row[1], "--coordinator-epoch", row[2])
-    run("transactions", "abort", *place, *producer)
-    (row,) = rows(run("transactions", "describe-producers", *place).stdout)
+    run("transactions", "abort", *partition_options, *producer)
+    (row,) = rows(run("transactions", "describe-producers", *partition_options).stdout)
     assert row[5] == "None"
 
 
@@ -133,5 +131,5 @@ def test_a_transaction_is_terminated_by_force(run: Run, writer: TransactionWrite
         ("abort --topic t --partition 0 --producer-id 1", "--producer-epoch and --coordinator-epoch"),
     ],
 )
-def test_what_makes_no_sense_is_refused(run: Run, arguments: str, message: str) -> None:
+def test_invalid_options_are_rejected(run: Run, arguments: str, message: str) -> None:
     assert message in run("transactions", *arguments.split(), fails=True).stderr

@@ -1,4 +1,4 @@
-"""Brokers in processes of their own, as users start them."""
+"""Brokers in processes of their own, started like users start them."""
 
 import os
 import re
@@ -20,7 +20,7 @@ READY = re.compile(r"address\s+(\S+:\d+)")
 
 @contextmanager
 def started(*arguments: object, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A `millrace` process, and what it had printed when it was ready."""
+    """A `millrace` process, and its output until it was ready."""
     command = [sys.executable, "-m", "millrace", *map(str, arguments)]
     process = subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -43,7 +43,9 @@ def address(banner: str) -> str:
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-def test_up_says_where_it_is_and_stops_cleanly(run_alone: Run, tmp_path: Path, stop: signal.Signals) -> None:
+def test_up_prints_its_address_and_stops_cleanly(
+    run_alone: Run, tmp_path: Path, stop: signal.Signals
+) -> None:
     with started("up", "--port", 0, "--set", "num.partitions=3", cwd=tmp_path) as (process, banner):
         assert str(tmp_path / "millrace-data") in banner
         assert re.search(rf"pid\s+{process.pid}", banner)
@@ -68,21 +70,21 @@ def test_a_broker_stays_small(tmp_path: Path) -> None:
         assert int(resident[1]) < 38 * 1024
 
 
-def test_a_kafka_properties_file_runs_as_it_is(run_alone: Run, tmp_path: Path) -> None:
+def test_a_kafka_properties_file_runs_unchanged(run_alone: Run, tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(
         f"broker.id=7\nport=9092\nlog.dir={tmp_path}/kafka-logs\nzookeeper.connect=localhost:2181\n"
     )
     override = ("--override", "listeners=PLAINTEXT://127.0.0.1:0")
     with started("broker", file, *override, cwd=tmp_path) as (process, banner):
-        told = run_alone("broker-api-versions", "--bootstrap-server", address(banner)).stdout
-        assert "(id: 7 rack: null" in told
+        output = run_alone("broker-api-versions", "--bootstrap-server", address(banner)).stdout
+        assert "(id: 7 rack: null" in output
         process.terminate()
         assert process.wait(10) == 0
     assert (tmp_path / "kafka-logs" / "meta.properties").exists()
 
 
-def test_a_port_in_use_is_said_with_a_remedy(run_alone: Run, broker: Broker, tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error_with_a_remedy(run_alone: Run, broker: Broker, tmp_path: Path) -> None:
     result = run_alone("up", "--port", broker.port, "--data-dir", tmp_path / "data")
     assert result.exit_code == 1
     assert result.stderr == (
@@ -91,14 +93,14 @@ def test_a_port_in_use_is_said_with_a_remedy(run_alone: Run, broker: Broker, tmp
     )
 
 
-def test_a_data_directory_in_use_is_refused(run_alone: Run, broker: Broker) -> None:
+def test_a_data_directory_in_use_is_an_error(run_alone: Run, broker: Broker) -> None:
     result = run_alone("up", "--port", 0, "--data-dir", broker.data_dir)
     assert result.exit_code == 1
     assert str(broker.data_dir) in result.stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_data_directory_that_cannot_be_written_is_refused(run_alone: Run) -> None:
+def test_a_data_directory_that_cannot_be_written_fails(run_alone: Run) -> None:
     assert (
         "cannot write to the data directory"
         in run_alone("up", "--port", 0, "--data-dir", "/proc/data").stderr
@@ -115,7 +117,7 @@ def test_a_data_directory_that_cannot_be_written_is_refused(run_alone: Run) -> N
         (("broker", "-daemon", "server.properties"), "the broker stays in the foreground"),
     ],
 )
-def test_what_makes_no_sense_is_refused(run_alone: Run, arguments: tuple[str, ...], message: str) -> None:
+def test_invalid_options_are_rejected(run_alone: Run, arguments: tuple[str, ...], message: str) -> None:
     result = run_alone(*arguments)
     assert result.exit_code == 1
     assert message in result.stderr

@@ -1,4 +1,4 @@
-"""The `millrace` command: Kafka's own tools under their own flags, and what runs a broker."""
+"""The `millrace` command: Kafka's tools with Kafka's flags, and commands that run a broker or a pipeline."""
 
 from millrace.cli.terminal.program import millrace
 

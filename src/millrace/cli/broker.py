@@ -21,7 +21,7 @@ def command(*, properties_file: Path, override: tuple[str, ...], daemon: bool) -
             "-daemon is not supported: the broker stays in the foreground; leave it to systemd, or run it as"
             f" `nohup millrace broker {properties_file} >broker.log 2>&1 &`"
         )
-    from millrace.cli.running import log_to_stderr, run
+    from millrace.cli.terminal.foreground import log_to_stderr, run
     from millrace.config import BrokerConfig
 
     log_to_stderr()

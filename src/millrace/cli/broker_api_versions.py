@@ -12,7 +12,7 @@ from millrace.client import Connection, Node
 from millrace.wire import messages
 from millrace.wire.schema import Request
 
-# Every API that clients may call, also those that this client has no use for.
+# Every API that clients may call, including those that this client does not use.
 API_NAMES = {
     0: "Produce",
     1: "Fetch",
@@ -97,7 +97,7 @@ API_NAMES = {
 @click.command("broker-api-versions", cls=KafkaCommand)
 @broker_options()
 def command(*, target: Target) -> None:
-    """Show which versions of which requests the brokers speak."""
+    """Show the versions of each request that the brokers support."""
     for module in pkgutil.iter_modules(messages.__path__):
         importlib.import_module(f"{messages.__name__}.{module.name}")
     with connected(target) as session:

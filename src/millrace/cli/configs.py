@@ -38,8 +38,8 @@ _COMMA = re.compile(r",(?![^\[\]]*\])")
 @broker_options()
 @click.option("--describe", is_flag=True, help="Show the settings.")
 @click.option("--alter", is_flag=True, help="Change settings.")
-@click.option("--entity-type", metavar="|".join(TYPES), help="Whose settings.")
-@click.option("--entity-name", metavar="NAME", help="Name of the topic or number of the broker.")
+@click.option("--entity-type", metavar="|".join(TYPES), help="Kind of resource.")
+@click.option("--entity-name", metavar="NAME", help="Name of the topic, or id of the broker.")
 @click.option("--entity-default", is_flag=True, help="The defaults of all brokers.")
 @click.option("--topic", metavar="NAME", help="Short for --entity-type topics --entity-name NAME.")
 @click.option("--broker", metavar="ID", help="Short for --entity-type brokers --entity-name ID.")
@@ -47,12 +47,12 @@ _COMMA = re.compile(r",(?![^\[\]]*\])")
 @click.option(
     "--broker-logger", metavar="ID", help="Short for --entity-type broker-loggers --entity-name ID."
 )
-@click.option("--all", "describe_all", is_flag=True, help="Show all settings, not only those that were set.")
+@click.option("--all", "describe_all", is_flag=True, help="Show all settings, including defaults.")
 @click.option("--add-config", metavar="K=V,K=[V,V],...", help="Settings to add or change.")
 @click.option(
     "--add-config-file", type=click.Path(path_type=Path), help="Properties file of settings to add."
 )
-@click.option("--delete-config", metavar="K,K,...", help="Settings to take back.")
+@click.option("--delete-config", metavar="K,K,...", help="Settings to remove.")
 @click.option("--force", is_flag=True, hidden=True)
 def command(
     *,
@@ -99,9 +99,11 @@ def command(
 
 def _resource_type(entity_type: str | None) -> ResourceType:
     if entity_type is None:
-        raise CommandError("say whose settings: --topic NAME, --broker ID or --entity-type TYPE")
+        raise CommandError("name the resource: --topic NAME, --broker ID or --entity-type TYPE")
     if entity_type in LATER_TYPES:
-        raise CommandError(f"settings of {entity_type} are not supported yet; there are {', '.join(TYPES)}")
+        raise CommandError(
+            f"settings of {entity_type} are not supported yet; supported are {', '.join(TYPES)}"
+        )
     if entity_type not in TYPES:
         raise CommandError(f"Invalid entity type {entity_type}; it must be one of {', '.join(TYPES)}")
     return TYPES[entity_type]
@@ -112,7 +114,7 @@ def _check_name(resource_type: ResourceType, name: str) -> None:
         if not name:
             raise CommandError("topics have no defaults of their own; set them with --broker-defaults")
     elif name and not name.isdecimal():
-        raise CommandError(f"{name!r} is not a broker's number")
+        raise CommandError(f"{name!r} is not a broker id")
 
 
 # Describing

@@ -22,7 +22,7 @@ RATES = (
 CLIENT_ID = "perf-consumer-client"
 OWN_GROUP = "perf-consumer"
 
-# Java's SimpleDateFormat letters -> strftime; milliseconds have no letter there.
+# Java's SimpleDateFormat -> strftime, which has no format for milliseconds.
 _DATE_PARTS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
 
 
@@ -31,7 +31,12 @@ _DATE_PARTS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss
 @click.option("--topic", metavar="NAME", help="The topic to read.")
 @click.option("--include", metavar="REGEX", help="Read all topics that match.")
 @click.option(
-    "--num-records", "--messages", "num_records", required=True, type=click.IntRange(1), help="How many."
+    "--num-records",
+    "--messages",
+    "num_records",
+    required=True,
+    type=click.IntRange(1),
+    help="Number of records.",
 )
 @click.option(
     "--command-property",
@@ -40,14 +45,17 @@ _DATE_PARTS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss
     metavar="K=V ...",
     help="Properties of the consumer.",
 )
-@click.option("--group", metavar="ID", help="Read as a member of this group, from where it left off.")
+@click.option("--group", metavar="ID", help="Read as a member of this group, from its committed offsets.")
 @click.option(
     "--from-latest",
     is_flag=True,
     help="Without a committed offset, start with the next record, not the oldest.",
 )
 @click.option(
-    "--fetch-size", type=click.IntRange(1), default=1024 * 1024, help="Most bytes of a partition per fetch."
+    "--fetch-size",
+    type=click.IntRange(1),
+    default=1024 * 1024,
+    help="Maximum bytes of a partition per fetch.",
 )
 @click.option(
     "--socket-buffer-size", type=click.IntRange(1), default=2 * 1024 * 1024, help="Size of SO_RCVBUF."
@@ -59,14 +67,12 @@ _DATE_PARTS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss
     default=10_000,
     type=click.IntRange(0),
     metavar="MS",
-    help="Give up when no record comes for so long.",
+    help="Stop when no record arrives for this long.",
 )
-@click.option("--show-detailed-stats", is_flag=True, help="A line for every reporting interval.")
+@click.option("--show-detailed-stats", is_flag=True, help="Print a line for every reporting interval.")
 @click.option("--reporting-interval", type=click.IntRange(1), default=5000, show_default=True, metavar="MS")
-@click.option("--hide-header", is_flag=True, help="Leave out the line of column names.")
-@click.option(
-    "--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", show_default=True, help="How times are printed."
-)
+@click.option("--hide-header", is_flag=True, help="Omit the header line.")
+@click.option("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", show_default=True, help="Format of times.")
 @click.option("--print-metrics", is_flag=True, help="Print librdkafka's statistics at the end.")
 @click.option("--threads", hidden=True)
 @click.option("--num-fetch-threads", hidden=True)
@@ -92,7 +98,7 @@ def command(
 ) -> None:
     """Measure how fast records can be consumed."""
     if (topic is None) == (include is None):
-        raise CommandError("say exactly one of --topic and --include")
+        raise CommandError("give exactly one of --topic and --include")
     properties = {
         "client.id": CLIENT_ID,
         "check.crcs": "false",
@@ -143,7 +149,7 @@ def command(
 
 
 class _Stamp:
-    """Prints moments in a Java date format."""
+    """Formats times in a Java date format."""
 
     def __init__(self, java_format: str) -> None:
         self._format = java_format
@@ -164,7 +170,7 @@ class _Amount:
 
 
 class Run:
-    """Counts what is consumed, from the start of the command to the last record."""
+    """Counts consumed records, from the start of the command to the last record."""
 
     def __init__(
         self, stamp: _Stamp, interval_seconds: float | None, rebalance_seconds: Callable[[], float]
@@ -181,11 +187,11 @@ class Run:
         return self._total.count
 
     def take(self, messages: list[Any], echo: Callable[[str], object]) -> None:
-        """Count messages, and print a line when an interval is over."""
+        """Count messages, and print a line at the end of an interval."""
         now = time.time()
         if messages:
             self._total.count += len(messages)
-            # A message's length is that of its value.
+            # len(message) is the length of its value.
             self._total.bytes += sum(map(len, messages))
             self._total.bytes += sum(len(key) for message in messages if (key := message.key()))
             self._ended = now
@@ -210,7 +216,7 @@ class Run:
 
 
 def _columns(total: _Amount, new: _Amount, seconds: float) -> str:
-    """Amounts in all, and rates of the new ones: over the whole time, and without that of rebalances."""
+    """Total amounts, and the rates of new ones: over all the time, and over the time without rebalances."""
     seconds = max(seconds, 0.001)
     fetch_seconds = max(seconds - new.rebalance_seconds, 0.001)
     megabytes = new.bytes / MEBIBYTE

@@ -23,7 +23,7 @@ FORMAT = '{"partitions": [{"topic": "foo", "partition": 1, "offset": 1}], "versi
     required=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help=f"The offsets to delete up to, as {FORMAT}; -1 is the end.",
+    help=f"Offsets to delete up to, as {FORMAT}; -1 is the end.",
 )
 def command(*, target: Target, offset_json_file: Path) -> None:
     """Delete the records before given offsets."""
@@ -54,9 +54,9 @@ def _read_offsets(path: Path) -> dict[TopicPartition, int]:
             for item in document["partitions"]
         ]
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise CommandError(f"{path} is not in the right form; write {FORMAT}") from None
+        raise CommandError(f"{path} has the wrong format; write {FORMAT}") from None
     if version != 1:
-        raise CommandError(f"{path} has version {version}; only version 1 is known")
+        raise CommandError(f"{path} has version {version}; only version 1 is supported")
     counts = Counter(partition for partition, _ in offsets)
     repeated = [str(partition) for partition in sorted(counts) if counts[partition] > 1]
     if repeated:

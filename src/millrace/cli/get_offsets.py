@@ -25,17 +25,17 @@ TIMES = {
     "earliest-pending-upload": offsets.EARLIEST_PENDING_UPLOAD,
 }
 
-_RULE = re.compile(r"(?P<topic>[^:,]*)(?::(?:(?P<one>\d+)|(?P<from>\d*)-(?P<to>\d*)|))?\Z")
+_RULE = re.compile(r"(?P<topic>[^:,]*)(?::(?:(?P<only>\d+)|(?P<from>\d*)-(?P<to>\d*)|))?\Z")
 
 
 @click.command("get-offsets", cls=KafkaCommand)
 @broker_options()
-@click.option("--topic", metavar="REGEX", help="Topics to look at; all without it.")
-@click.option("--partitions", metavar="N,N,...", help="Partitions to look at; all without it.")
+@click.option("--topic", metavar="REGEX", help="Topics to show.  [default: all]")
+@click.option("--partitions", metavar="N,N,...", help="Partitions to show.  [default: all]")
 @click.option(
     "--topic-partitions",
     metavar="RULE,...",
-    help="Rules such as t:1 (one), t:0-3 (up to but without 3), t:5-, t:-3, t, instead of the two above.",
+    help="Rules instead of the two above: t, t:1, t:0-3 (without 3), t:5-, t:-3.",
 )
 @click.option(
     "--time",
@@ -45,7 +45,7 @@ _RULE = re.compile(r"(?P<topic>[^:,]*)(?::(?:(?P<one>\d+)|(?P<from>\d*)-(?P<to>\
     metavar="TIMESTAMP|NAME",
     help=f"A timestamp in ms, or one of {', '.join(TIMES)} (or their numbers -1 to -6).",
 )
-@click.option("--exclude-internal-topics", is_flag=True, help="Leave out internal topics.")
+@click.option("--exclude-internal-topics", is_flag=True, help="Omit internal topics.")
 def command(
     *,
     target: Target,
@@ -84,7 +84,7 @@ def _by_lists(topic: str | None, partitions: str | None) -> Selects:
     try:
         indexes = {int(index) for index in partitions.split(",")} if partitions else None
     except ValueError:
-        raise CommandError(f"--partitions {partitions}: write numbers with commas between") from None
+        raise CommandError(f"--partitions {partitions}: write numbers separated by commas") from None
     return lambda name, index: (
         (pattern is None or bool(pattern.match(name))) and (indexes is None or index in indexes)
     )
@@ -102,8 +102,8 @@ def _rule(text: str) -> Selects:
             f"--topic-partitions {text}: write topic, topic:N, topic:N-M, topic:N- or topic:-M"
         )
     pattern = topic_pattern(parsed["topic"] or ".*")
-    if parsed["one"] is not None:
-        first = int(parsed["one"])
+    if parsed["only"] is not None:
+        first = int(parsed["only"])
         end: int | None = first + 1
     else:
         first = int(parsed["from"] or 0)

@@ -15,11 +15,11 @@ from millrace.cli.terminal.tables import is_for_people
 
 @click.command("log-dirs", cls=KafkaCommand)
 @broker_options(broker_list=False)
-@click.option("--describe", is_flag=True, help="Show the log directories; there is nothing else to do.")
-@click.option("--topic-list", metavar="TOPIC,...", default="", help="Topics to show; all without it.")
-@click.option("--broker-list", metavar="ID,...", default="", help="Brokers to ask; all without it.")
+@click.option("--describe", is_flag=True, help="Show the log directories (required).")
+@click.option("--topic-list", metavar="TOPIC,...", default="", help="Topics to show.  [default: all]")
+@click.option("--broker-list", metavar="ID,...", default="", help="Brokers to show.  [default: all]")
 def command(*, target: Target, describe: bool, topic_list: str, broker_list: str) -> None:
-    """Show how much the partitions take on disk: a table on a terminal, Kafka's JSON in a pipe."""
+    """Show the size of partitions on disk: a table on a terminal, Kafka's JSON in a pipe."""
     if not describe:
         raise CommandError("log-dirs needs --describe")
     topics = {name.strip() for name in topic_list.split(",") if name.strip()}
@@ -45,7 +45,7 @@ def _broker_ids(existing: list[int], broker_list: str) -> list[int]:
     try:
         wanted = sorted({int(broker_id) for broker_id in broker_list.split(",")})
     except ValueError:
-        raise CommandError(f"--broker-list {broker_list}: write broker ids with commas between") from None
+        raise CommandError(f"--broker-list {broker_list}: write broker ids separated by commas") from None
     missing = [broker_id for broker_id in wanted if broker_id not in existing]
     if missing:
         raise CommandError(

@@ -28,7 +28,7 @@ DEFAULT_DATA_DIR = Path("millrace-data")
 )
 def command(*, port: int, host: str, data_dir: Path, settings: tuple[str, ...]) -> None:
     """Start a broker here and now, with sensible defaults."""
-    from millrace.cli.running import log_to_stderr, run
+    from millrace.cli.terminal.foreground import log_to_stderr, run
     from millrace.config import BrokerConfig
 
     log_to_stderr()

@@ -29,25 +29,25 @@ DEFAULT_FORMATTERS = ("DefaultMessageFormatter", "LoggingMessageFormatter")
 @click.option("--topic", metavar="NAME", help="The topic to read.")
 @click.option("--include", "--whitelist", "include", metavar="REGEX", help="Read all topics that match.")
 @click.option("--partition", type=click.IntRange(0), help="Read only this partition.")
-@click.option("--offset", metavar="N|earliest|latest", help="Where to start in it.  [default: latest]")
+@click.option("--offset", metavar="N|earliest|latest", help="Offset to start at.  [default: latest]")
 @click.option(
     "--from-beginning", is_flag=True, help="Without a committed offset, start with the oldest record."
 )
-@click.option("--max-messages", type=int, metavar="N", help="Stop after so many records.")
-@click.option("--timeout-ms", type=int, metavar="MS", help="Stop when no record comes for so long.")
-@click.option("--group", metavar="ID", help="Read as a member of this group, from where it left off.")
+@click.option("--max-messages", type=int, metavar="N", help="Stop after this many records.")
+@click.option("--timeout-ms", type=int, metavar="MS", help="Stop when no record arrives for this long.")
+@click.option("--group", metavar="ID", help="Read as a member of this group, from its committed offsets.")
 @click.option(
     "--property",
     "--formatter-property",
     "formatter_property",
     multiple=True,
     metavar="K=V",
-    help="What is printed: print.key, print.value, print.timestamp, print.offset, print.partition,"
+    help="Parts to print: print.key, print.value, print.timestamp, print.offset, print.partition,"
     " print.headers, print.epoch, print.delivery (true or false); key.separator, line.separator,"
     " headers.separator, null.literal, key.deserializer, value.deserializer.",
 )
 @click.option(
-    "--formatter-config", type=click.Path(path_type=Path), help="Properties file of the same settings."
+    "--formatter-config", type=click.Path(path_type=Path), help="Properties file with the same settings."
 )
 @click.option(
     "--consumer-property",
@@ -62,11 +62,11 @@ DEFAULT_FORMATTERS = ("DefaultMessageFormatter", "LoggingMessageFormatter")
     type=click.Choice(["read_committed", "read_uncommitted"]),
     default="read_uncommitted",
     show_default=True,
-    help="Whether records of open and aborted transactions are shown.",
+    help="read_committed hides records of open and aborted transactions.",
 )
-@click.option("--skip-message-on-error", is_flag=True, help="Go on after a record that cannot be printed.")
-@click.option("--key-deserializer", metavar="CLASS", help="How keys are read, e.g. LongDeserializer.")
-@click.option("--value-deserializer", metavar="CLASS", help="How values are read.")
+@click.option("--skip-message-on-error", is_flag=True, help="Continue after a record that cannot be printed.")
+@click.option("--key-deserializer", metavar="CLASS", help="Deserializer of keys, e.g. LongDeserializer.")
+@click.option("--value-deserializer", metavar="CLASS", help="Deserializer of values.")
 @click.option("--formatter", metavar="CLASS", hidden=True)
 @click.option("--enable-systest-events", is_flag=True, hidden=True)
 def command(
@@ -85,7 +85,7 @@ def command(
     **options: Any,
 ) -> None:
     """Print the records of a topic."""
-    _check_place(topic, include, partition, offset, from_beginning)
+    _check_start(topic, include, partition, offset, from_beginning)
     properties = _consumer_properties(target, options["consumer_property"], from_beginning)
     properties["isolation.level"] = isolation_level
     printer = Printer(_record_format(options), max_messages, skip_message_on_error)
@@ -128,11 +128,11 @@ def _print_all(reader: Reader, printer: Printer, timeout_ms: int | None) -> None
         reader.close()
 
 
-def _check_place(
+def _check_start(
     topic: str | None, include: str | None, partition: int | None, offset: str | None, from_beginning: bool
 ) -> None:
     if (topic is None) == (include is None):
-        raise CommandError("say exactly one of --topic and --include")
+        raise CommandError("give exactly one of --topic and --include")
     if partition is not None and topic is None:
         raise CommandError("--partition needs --topic")
     if offset is not None and partition is None:
@@ -157,7 +157,7 @@ def _consumer_properties(target: Target, pairs: tuple[str, ...], from_beginning:
 
 
 def _record_format(options: dict[str, Any]) -> RecordFormat | None:
-    """What to print of a record; None is nothing."""
+    """The format of records; None if nothing is printed."""
     formatter = (options["formatter"] or "").rpartition(".")[2]
     if formatter in SILENT_FORMATTERS:
         return None
@@ -175,7 +175,7 @@ def _record_format(options: dict[str, Any]) -> RecordFormat | None:
 
 
 class Printer:
-    """Writes records to standard output, as many as wanted."""
+    """Writes records to standard output, up to a maximum."""
 
     def __init__(self, shape: RecordFormat | None, max_messages: int | None, skip_errors: bool) -> None:
         self.count = 0
@@ -187,11 +187,11 @@ class Printer:
 
     @property
     def batch(self) -> int:
-        """How many records to read at a time."""
+        """Number of records to read at a time."""
         return 1000 if self._left is None else max(1, min(self._left, 1000))
 
     def print(self, messages: list[Any]) -> bool:
-        """Print records; False when there have been enough."""
+        """Print records; False once the maximum is reached."""
         wanted = messages if self._left is None else messages[: self._left]
         for message in wanted:
             self._print_one(message)
@@ -210,8 +210,8 @@ class Printer:
         except CommandError as error:
             if not self._skip_errors:
                 raise
-            place = f"{message.topic()}-{message.partition()} at offset {message.offset()}"
-            print(f"skipped {place}: {error.message}", file=sys.stderr)
+            position = f"{message.topic()}-{message.partition()} at offset {message.offset()}"
+            print(f"skipped {position}: {error.message}", file=sys.stderr)
         else:
             self._output.write(text)
             self.is_line_open = not text.endswith(b"\n") if text else self.is_line_open

@@ -13,17 +13,17 @@ from millrace.cli.terminal.errors import CommandError
 from millrace.cli.terminal.options import Target
 from millrace.errors import Error, check
 
-# How often to look for topics: soon when there is none yet, else now and then.
+# Pauses between looks for topics: short until there is one, then long.
 LOOK_SOON_SECONDS = 0.5
 LOOK_AGAIN_SECONDS = 10.0
-# New groups wait for more members before they share out the partitions; silence is not counted until then.
+# A new group waits for more members before it assigns partitions; the timeout does not run until then.
 JOIN_SECONDS = 30.0
 
 _NOT_THERE_YET = (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.LEADER_NOT_AVAILABLE)
 
 
 def group_properties(given: str | None, properties: Mapping[str, str], own_name: str) -> dict[str, str]:
-    """The group to join: the one given, else one of a name nobody else has, which commits nothing."""
+    """Settings of the group to join: the given one, else one with a random name that commits nothing."""
     named = {name for name in (given, properties.get("group.id")) if name is not None}
     if len(named) > 1:
         detected = ", ".join(f"'{name}'" for name in sorted(named))
@@ -34,12 +34,12 @@ def group_properties(given: str | None, properties: Mapping[str, str], own_name:
     if named:
         return {"group.id": named.pop()}
     group = {"group.id": f"{own_name}-{random.randrange(100_000)}"}
-    # Nobody will come back to read on from there.
+    # No later run continues from there.
     return group if "enable.auto.commit" in properties else {**group, "enable.auto.commit": "false"}
 
 
 class RebalanceTime:
-    """Adds up how long a member has had no partitions because its group was sharing them out."""
+    """Measures how long a member was without partitions because its group was rebalancing."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -81,7 +81,7 @@ class GroupReader(Reader):
         self._join_by = 0.0
 
     def look_around(self) -> bool:
-        """Subscribe to topics once they are there, and to those that come later and match."""
+        """Subscribe to the topics that exist, and later to new ones that match."""
         now = time.monotonic()
         if now >= self._look_at:
             topics = self._existing()

@@ -11,7 +11,7 @@ from millrace.cli.terminal.options import Target
 from millrace.client import TopicPartition as Partition
 from millrace.errors import Error, KafkaError
 
-# librdkafka wants a group even if it is never joined.
+# librdkafka requires a group, although it is never joined.
 UNUSED_GROUP = "millrace-cli"
 
 

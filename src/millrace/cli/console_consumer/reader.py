@@ -1,4 +1,4 @@
-"""Reads messages in batches, as they come."""
+"""Reads messages in batches, as they arrive."""
 
 import time
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ WAIT_SECONDS = 0.1
 
 
 class Reader(ABC):
-    """A consumer whose messages are taken in batches."""
+    """A consumer that returns messages in batches."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class Reader(ABC):
 
     @abstractmethod
     def look_around(self) -> bool:
-        """Do what is to be done between batches; False while there is no telling yet what will come."""
+        """Prepare for the next batch; False while it is too early to expect messages."""
 
     def batches(self, timeout_ms: int | None, batch: int = BATCH) -> Iterator[list[Any]]:
-        """Messages as they come, an empty list while none come; ends after `timeout_ms` without any."""
+        """Yield messages as they arrive, or an empty list; stop after `timeout_ms` without messages."""
         last = time.monotonic()
         while True:
             is_ready = self.look_around()
@@ -61,7 +61,7 @@ class Reader(ABC):
             yield [message for message in messages if not _is_error(message)]
 
     def _next(self, batch: int) -> list[Any]:
-        # Asked for many, librdkafka would wait for all of them; so wait for one and take what else is there.
+        # librdkafka would wait for a whole batch, so wait for one message and take all that are ready.
         first = self._consumer.poll(WAIT_SECONDS)
         if first is None:
             return []
@@ -69,7 +69,7 @@ class Reader(ABC):
 
 
 def _is_error(message: Any) -> bool:
-    """Whether this is no record but news; a failure that will not pass is raised."""
+    """Whether a message is an event instead of a record. Raises CommandError for a permanent failure."""
     error = message.error()
     if error is None:
         return False

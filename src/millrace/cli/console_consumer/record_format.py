@@ -1,4 +1,4 @@
-"""How the console consumer prints a record: the layout of Kafka's default formatter."""
+"""Layout of printed records: that of Kafka's default formatter."""
 
 import struct
 import uuid
@@ -39,20 +39,20 @@ DESERIALIZERS: dict[str, Deserializer] = {
 
 
 def deserializer(class_name: str | None) -> Deserializer:
-    """The deserializer that a Java class name stands for; text is printed as it is."""
+    """The deserializer with a Java class name; text is printed unchanged."""
     if class_name is None:
         return bytes
     simple_name = class_name.rpartition(".")[2]
     if simple_name not in DESERIALIZERS:
         raise CommandError(
-            f"the deserializer {class_name} is not known; there are {', '.join(DESERIALIZERS)}"
+            f"the deserializer {class_name} is not supported; supported are {', '.join(DESERIALIZERS)}"
         )
     return DESERIALIZERS[simple_name]
 
 
 @dataclass(slots=True)
 class RecordFormat:
-    """Which parts of a record are printed, and what stands between them."""
+    """The parts of a record to print, and the separators between them."""
 
     print_timestamp: bool = False
     print_partition: bool = False
@@ -72,7 +72,7 @@ class RecordFormat:
 
     @classmethod
     def from_properties(cls, properties: dict[str, str]) -> "RecordFormat":
-        """Settings such as print.key=true; names of custom formatters are ignored."""
+        """Read settings such as print.key=true; settings of custom formatters are ignored."""
         shape = cls()
         for field in cls.__dataclass_fields__.values():
             text = properties.get(field.name.replace("_", "."))
@@ -86,7 +86,7 @@ class RecordFormat:
         return shape
 
     def format(self, message: Any) -> bytes:
-        """The bytes that stand for one message of confluent-kafka."""
+        """Format a message of confluent-kafka."""
         parts = []
         if self.print_timestamp:
             parts.append(_timestamp(message))

@@ -27,7 +27,7 @@ _PROPERTY_OPTIONS = {
     "max_block_ms": "max.block.ms",
 }
 _FLUSH_SECONDS = 0.2
-# A key goes to the partition where Java's producers send it.
+# Sends a key to the same partition as Java's producers.
 JAVA_PARTITIONER = "murmur2_random"
 
 
@@ -40,11 +40,11 @@ JAVA_PARTITIONER = "murmur2_random"
     "reader_property",
     multiple=True,
     metavar="K=V",
-    help="How lines are read: parse.key, key.separator, parse.headers, headers.delimiter, headers.separator,"
+    help="Format of lines: parse.key, key.separator, parse.headers, headers.delimiter, headers.separator,"
     " headers.key.separator, null.marker, ignore.error.",
 )
 @click.option(
-    "--reader-config", type=click.Path(path_type=Path), help="Properties file of the same settings."
+    "--reader-config", type=click.Path(path_type=Path), help="Properties file with the same settings."
 )
 @click.option(
     "--producer-property",
@@ -59,17 +59,17 @@ JAVA_PARTITIONER = "murmur2_random"
     is_flag=False,
     flag_value="gzip",
     metavar="[CODEC]",
-    help="none, gzip, snappy, lz4 or zstd; gzip when it is not said.",
+    help="none, gzip, snappy, lz4 or zstd.  [default without a value: gzip]",
 )
 @click.option("--sync", is_flag=True, help="Wait for each record before sending the next.")
 @click.option("--request-required-acks", metavar="ACKS", help="0, 1 or all (-1).  [default: all]")
-@click.option("--timeout", metavar="MS", help="How long a record may wait for others to share its batch.")
+@click.option("--timeout", metavar="MS", help="Time a record may wait for others to join its batch.")
 @click.option(
     "--batch-size", "--max-partition-memory-bytes", "batch_size", metavar="BYTES", help="Size of batches."
 )
-@click.option("--message-send-max-retries", metavar="N", help="How often to try again.")
-@click.option("--retry-backoff-ms", metavar="MS", help="How long to wait before trying again.")
-@click.option("--request-timeout-ms", metavar="MS", help="How long the broker has to answer.")
+@click.option("--message-send-max-retries", metavar="N", help="Number of retries.")
+@click.option("--retry-backoff-ms", metavar="MS", help="Pause before a retry.")
+@click.option("--request-timeout-ms", metavar="MS", help="Time the broker has to respond.")
 @click.option("--metadata-expiry-ms", metavar="MS", hidden=True)
 @click.option("--max-block-ms", metavar="MS", hidden=True)
 @click.option("--max-memory-bytes", metavar="BYTES", hidden=True)
@@ -114,7 +114,7 @@ def command(
 
 
 def _lines() -> Iterator[bytes]:
-    """Standard input line by line, with a prompt on a terminal."""
+    """Yield the lines of standard input, with a prompt on a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         yield from sys.stdin.buffer
         return
@@ -129,7 +129,7 @@ def _lines() -> Iterator[bytes]:
 
 
 class Delivery:
-    """Sends records and counts those that do not arrive."""
+    """Sends records and counts those that were not delivered."""
 
     def __init__(self, topic: str, properties: dict[str, str]) -> None:
         from confluent_kafka import Producer
@@ -142,7 +142,7 @@ class Delivery:
         self._producer: Any = create(Producer, properties)
 
     def send(self, record: NewRecord) -> None:
-        """Hand a record over; waits while the producer's buffer is full."""
+        """Send a record; waits while the producer's buffer is full."""
         while True:
             try:
                 self._producer.produce(
@@ -155,7 +155,7 @@ class Delivery:
         self._producer.poll(0)
 
     def wait(self) -> None:
-        """Until every record has arrived or failed."""
+        """Wait until every record was delivered or has failed."""
         while self._producer.flush(_FLUSH_SECONDS):
             pass
 

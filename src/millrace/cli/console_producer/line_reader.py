@@ -1,4 +1,4 @@
-"""Turns lines of text into records, by the rules of Kafka's console producer."""
+"""Parses lines of text into records, by the rules of Kafka's console producer."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from millrace.cli.terminal.errors import CommandError
 
 
 class NewRecord(NamedTuple):
-    """What a line says; the headers are None when there are none."""
+    """A parsed line; `headers` is None if it has none."""
 
     key: bytes | None
     value: bytes | None
@@ -17,7 +17,7 @@ class NewRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LineReader:
-    """The parts of a line: `headers <delimiter> key <separator> value`, of which only value must be there."""
+    """The format of a line: `headers <delimiter> key <separator> value`; headers and key are optional."""
 
     parse_key: bool = False
     parse_headers: bool = False
@@ -30,7 +30,7 @@ class LineReader:
 
     @classmethod
     def from_properties(cls, properties: dict[str, str]) -> "LineReader":
-        """Settings such as parse.key=true; names of custom readers are ignored."""
+        """Read settings such as parse.key=true; settings of custom readers are ignored."""
         settings: dict[str, object] = {}
         for name, default in _defaults(cls).items():
             text = properties.get(name.replace("_", "."))
@@ -67,12 +67,12 @@ class LineReader:
                 raise CommandError(f"{first} and {second} may not be equal")
 
     def records(self, lines: Iterable[bytes]) -> Iterator[NewRecord]:
-        """The record of every line."""
+        """Yield the record of every line."""
         for number, line in enumerate(lines, 1):
             yield self.parse(line.removesuffix(b"\n").removesuffix(b"\r"), number)
 
     def parse(self, line: bytes, number: int) -> NewRecord:
-        """The record of one line; a part that is missing is an error, or no part with ignore.error."""
+        """Parse one line; a missing part is an error unless ignore.error is set."""
         headers, rest = self._cut(
             self.parse_headers, line, self.headers_delimiter, "headers delimiter", number
         )

@@ -20,7 +20,7 @@ from millrace.client import Client
 
 WITHOUT_EXECUTE = (
     "WARN: No action will be performed as the --execute option is missing. Add it to reset the offsets, or"
-    " --dry-run to be shown the new ones without this warning."
+    " --dry-run to see the new ones without this warning."
 )
 
 SCENARIOS = (
@@ -59,9 +59,9 @@ _BELONGS_TO = {
 @click.option("--delete", is_flag=True, help="Delete groups without members.")
 @click.option("--delete-offsets", is_flag=True, help="Delete a group's offsets of some topics.")
 @click.option("--reset-offsets", is_flag=True, help="Move groups without members to other offsets.")
-@click.option("--validate-regex", metavar="REGEX", help="Say whether brokers understand an expression (RE2).")
+@click.option("--validate-regex", metavar="REGEX", help="Check whether brokers accept an expression (RE2).")
 @click.option("--group", multiple=True, metavar="NAME", help="A group; may be repeated.")
-@click.option("--all-groups", is_flag=True, help="All groups there are.")
+@click.option("--all-groups", is_flag=True, help="All groups.")
 @click.option("--offsets", is_flag=True, help="Describe offsets and lag.  [default]")
 @click.option("--members", is_flag=True, help="Describe the members.")
 @click.option(
@@ -69,7 +69,7 @@ _BELONGS_TO = {
     is_flag=False,
     flag_value="",
     metavar="[STATE,...]",
-    help="Describe the state; with --list, show it, and only groups in the given ones.",
+    help="Describe the state; with --list, show it, and only groups in the given states.",
 )
 @click.option(
     "--type",
@@ -77,7 +77,7 @@ _BELONGS_TO = {
     is_flag=False,
     flag_value="",
     metavar="[TYPE,...]",
-    help="With --list: show the type, classic or consumer, and only groups of the given ones.",
+    help="With --list: show the type, classic or consumer, and only groups of the given types.",
 )
 @click.option("--verbose", is_flag=True, help="Describe more: leader epochs, assignments, group epochs.")
 @click.option(
@@ -86,16 +86,22 @@ _BELONGS_TO = {
     metavar="NAME[:N,N,...]",
     help="A topic, or some of its partitions; may be repeated.",
 )
-@click.option("--all-topics", is_flag=True, help="Every partition that the group has committed an offset of.")
+@click.option("--all-topics", is_flag=True, help="Every partition with a committed offset of the group.")
 @click.option("--to-earliest", is_flag=True, help="Reset to the oldest records.")
 @click.option("--to-latest", is_flag=True, help="Reset to the end.")
-@click.option("--to-current", is_flag=True, help="Reset to what is committed, e.g. to --export it.")
+@click.option("--to-current", is_flag=True, help="Reset to the committed offsets, e.g. to --export them.")
 @click.option("--to-offset", type=int, metavar="N", help="Reset to an offset.")
-@click.option("--to-datetime", metavar="YYYY-MM-DDThh:mm:ss.sss", help="Reset to records of a time (UTC).")
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to records from so long ago on.")
+@click.option(
+    "--to-datetime",
+    metavar="YYYY-MM-DDThh:mm:ss.sss",
+    help="Reset to the first record at or after a time (UTC).",
+)
+@click.option(
+    "--by-duration", metavar="PnDTnHnMnS", help="Reset to the first record of this last period, e.g. PT2H."
+)
 @click.option("--shift-by", type=int, metavar="N", help="Reset forwards by N records, or backwards by -N.")
 @click.option(
-    "--from-file", type=click.Path(path_type=Path), metavar="CSV", help="Reset to what --export has written."
+    "--from-file", type=click.Path(path_type=Path), metavar="CSV", help="Reset to the offsets of an --export."
 )
 @click.option("--dry-run", is_flag=True, help="Only show the new offsets.  [default]")
 @click.option("--execute", is_flag=True, help="Set the new offsets.")
@@ -107,7 +113,7 @@ _BELONGS_TO = {
     default=30_000,
     show_default=True,
     metavar="MS",
-    help="How long to wait for an answer.",
+    help="Time to wait for a response.",
 )
 def command(
     *,
@@ -163,7 +169,7 @@ def _check_reset(options: dict[str, Any]) -> None:
     if len(given) != 1:
         raise CommandError(f"--reset-offsets needs exactly one of {', '.join(map(_flag, SCENARIOS))}")
     if options["topic"] and options["all_topics"]:
-        raise CommandError("say either --topic or --all-topics")
+        raise CommandError("give either --topic or --all-topics")
     if not options["topic"] and not options["all_topics"] and options["from_file"] is None:
         raise CommandError("One of the reset scopes should be defined: --all-topics, --topic.")
     if not options["dry_run"] and not options["execute"]:
@@ -171,7 +177,7 @@ def _check_reset(options: dict[str, Any]) -> None:
 
 
 def _is_given(value: object) -> bool:
-    """Whether an option was on the command line; zero and the empty text are values too."""
+    """Whether an option was given; zero and empty text are values too."""
     return value is not None and value is not False and value != ()
 
 

@@ -1,4 +1,4 @@
-"""Moments and durations as `--to-datetime` and `--by-duration` take them."""
+"""Times and durations of `--to-datetime` and `--by-duration`."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -14,14 +14,14 @@ _DURATION = re.compile(
 
 
 def parse_moment(text: str) -> int:
-    """`2024-05-01T12:00:00.000` as milliseconds of the Unix era; in UTC unless it says otherwise."""
+    """Parse `2024-05-01T12:00:00.000` into Unix milliseconds; UTC unless a zone is given."""
     try:
         moment = datetime.fromisoformat(text) if "T" in text else None
     except ValueError:
         moment = None
     if moment is None:
         raise CommandError(
-            f"--to-datetime {text}: write YYYY-MM-DDThh:mm:ss.sss, with Z or +hh:mm behind it if you like"
+            f"--to-datetime {text}: write YYYY-MM-DDThh:mm:ss.sss, optionally followed by Z or +hh:mm"
         )
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -29,7 +29,7 @@ def parse_moment(text: str) -> int:
 
 
 def parse_duration(text: str) -> timedelta:
-    """`P1DT2H30M` and the like: days, hours, minutes and seconds of ISO 8601."""
+    """Parse `P1DT2H30M`: days, hours, minutes and seconds in ISO 8601."""
     parsed = _DURATION.fullmatch(text)
     if parsed is None:
         raise CommandError(

@@ -8,7 +8,7 @@ from millrace.client import Client, TopicPartition
 
 
 async def parse_partitions(client: Client, texts: Iterable[str]) -> tuple[list[TopicPartition], list[str]]:
-    """The partitions of `topic` or `topic:0,1,2`, and the topics among the first that do not exist."""
+    """Parse `topic` and `topic:0,1,2` into partitions; also returns topics that do not exist."""
     parsed = [_parse_topic(text) for text in texts]
     existing = await existing_topics(client, {topic for topic, indexes in parsed if indexes is None})
     partitions: list[TopicPartition] = []
@@ -24,7 +24,7 @@ async def parse_partitions(client: Client, texts: Iterable[str]) -> tuple[list[T
 
 
 def _parse_topic(text: str) -> tuple[str, list[int] | None]:
-    """A topic and the indexes that are named; None stands for all partitions."""
+    """A topic and its named indexes; None stands for all partitions."""
     topic, *indexes = text.split(":")
     if not indexes:
         return topic, None

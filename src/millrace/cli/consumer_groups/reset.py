@@ -65,7 +65,7 @@ async def _plan(client: Client, group_id: str, reset: Reset) -> ResetPlan:
         return await plan_reset(client, group_id, reset.target)
     partitions, missing = await parse_partitions(client, reset.topics)
     if missing:
-        raise CommandError(f"topic {missing[0]} does not exist; `millrace topics --list` shows what there is")
+        raise CommandError(f"topic {missing[0]} does not exist; `millrace topics --list` shows the topics")
     return await plan_reset(client, group_id, reset.target, partitions)
 
 

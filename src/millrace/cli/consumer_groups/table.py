@@ -1,4 +1,4 @@
-"""The layout of Kafka's tables of groups: columns of a least width, the last one as it comes."""
+"""The layout of Kafka's tables of groups: columns with a minimum width, except for the last one."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -8,19 +8,19 @@ import click
 from millrace.cli.terminal.tables import is_for_people, print_terminal_table
 
 MISSING = "-"
-AS_IT_COMES = 0
+NO_MINIMUM = 0
 
 
 class Column(NamedTuple):
-    """A column's name and least width; `grows` says whether the others make room for longer contents."""
+    """A column's name and minimum width; `grows` says whether longer contents widen it."""
 
     name: str
-    width: int = AS_IT_COMES
+    width: int = NO_MINIMUM
     grows: bool = False
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows; in a pipe exactly as Kafka's tool does, so that scripts can cut them into columns."""
+    """Print rows; in a pipe in the exact layout of Kafka's tool, which scripts rely on."""
     content = [[text(cell) for cell in row] for row in rows]
     headers = [column.name for column in columns]
     if is_for_people():
@@ -35,5 +35,5 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> 
 
 
 def text(cell: object) -> str:
-    """What stands in a cell; a dash where nothing is known."""
+    """The text of a cell; a dash for None."""
     return MISSING if cell is None else str(cell)

@@ -1,4 +1,4 @@
-"""What `millrace doctor` looks at, one function per thing."""
+"""The checks of `millrace doctor`, one function each."""
 
 import contextlib
 import importlib.metadata
@@ -30,7 +30,7 @@ VOLATILE_FILE_SYSTEMS = ("tmpfs", "ramfs")
 
 
 class Verdict(Enum):
-    """How bad it is: WARN lets a broker run, FAIL does not."""
+    """Severity: a broker runs despite WARN, not despite FAIL."""
 
     OK = "ok"
     WARN = "warn"
@@ -38,7 +38,7 @@ class Verdict(Enum):
 
 
 class Finding(NamedTuple):
-    """One thing, the state it is in, and what to do about it."""
+    """The result of a check, and a remedy if one is needed."""
 
     verdict: Verdict
     what: str
@@ -47,7 +47,7 @@ class Finding(NamedTuple):
 
 
 def examine(data_dir: Path, port: int) -> list[Finding]:
-    """Everything that is looked at, in order."""
+    """Run every check, in order."""
     return [
         check_python(),
         *check_packages(),
@@ -87,7 +87,7 @@ def _judge_version(package: str, version: str) -> Finding:
 
 
 def needed_packages() -> list[str]:
-    """What every installation depends on, by its own account."""
+    """The required packages, from the package's own metadata."""
     requirements = importlib.metadata.requires("millrace") or ()
     return [re.split(r"[^\w.-]", text)[0] for text in requirements if "extra ==" not in text]
 
@@ -100,14 +100,14 @@ def check_java() -> Finding:
         return Finding(Verdict.WARN, "Java", "not found", only_for)
     version = jars.java_version(Path(launcher))
     if version is None:
-        return Finding(Verdict.WARN, "Java", f"{launcher} does not tell its version", only_for)
+        return Finding(Verdict.WARN, "Java", f"{launcher} does not print its version", only_for)
     if version.major < jars.OLDEST_JAVA:
         return Finding(Verdict.WARN, "Java", f"{version} ({launcher})", only_for)
     return Finding(Verdict.OK, "Java", f"{version} ({launcher})")
 
 
 def check_connector() -> Finding:
-    """Spark's Kafka connector: there, whole, or still to be fetched."""
+    """Whether the jars of Spark's Kafka connector are in the cache and undamaged."""
     what = "connector"
     if missing := jars.missing_jars("spark-kafka"):
         remedy = (
@@ -119,7 +119,7 @@ def check_connector() -> Finding:
         try:
             jars.check(directory / jar.file_name, jar)
         except jars.JarsUnavailable:
-            remedy = f"delete it, and it is fetched anew: rm {directory / jar.file_name}"
+            remedy = f"delete it, and it is fetched again: rm {directory / jar.file_name}"
             return Finding(Verdict.WARN, what, f"{jar.file_name} is damaged", remedy)
     return Finding(Verdict.OK, what, f"Spark's Kafka jars are in {directory}")
 
@@ -131,7 +131,7 @@ def check_port(port: int) -> Finding:
         try:
             probe.bind(("127.0.0.1", port))
         except PermissionError:
-            return Finding(Verdict.FAIL, what, "needs privileges", "take a port above 1023")
+            return Finding(Verdict.FAIL, what, "needs privileges", "choose a port above 1023")
         except OSError:
             owner = port_owner(port) or "another process"
             remedy = "fine if that is your broker; else stop it, or start yours with --port"
@@ -140,10 +140,10 @@ def check_port(port: int) -> Finding:
 
 
 def port_owner(port: int) -> str | None:
-    """Who listens on a port, as far as /proc tells."""
+    """The process that listens on a port, from /proc; None if it is not visible."""
     sockets = {f"socket:[{inode}]" for inode in _listening_sockets(port)}
     for process in Path("/proc").glob("[0-9]*") if sockets else ():
-        # Processes end while we look, and those of others may not be looked at.
+        # Processes end meanwhile, and those of other users are not readable.
         with contextlib.suppress(OSError):
             if sockets.isdisjoint(_open_handles(process)):
                 continue
@@ -207,17 +207,20 @@ def _check_space(directory: Path) -> Finding:
 def _check_file_system(directory: Path) -> Finding:
     kind = file_system(directory)
     if kind in NETWORK_FILE_SYSTEMS:
-        remedy = "locks and flushes of network disks are not to be trusted; choose a local --data-dir"
+        remedy = "locks and flushes of network disks are not reliable; choose a local --data-dir"
         return Finding(Verdict.WARN, "file system", kind, remedy)
     if kind in VOLATILE_FILE_SYSTEMS:
         return Finding(
-            Verdict.WARN, "file system", kind, "it is gone at the next boot; choose a --data-dir on a disk"
+            Verdict.WARN,
+            "file system",
+            kind,
+            "its contents are lost at the next boot; choose a --data-dir on a disk",
         )
     return Finding(Verdict.OK, "file system", kind or "unknown")
 
 
 def file_system(directory: Path) -> str | None:
-    """The type of the file system a directory lies on, as far as /proc tells."""
+    """The type of a directory's file system, from /proc; None if it is unknown."""
     mounts = Path("/proc/mounts")
     kinds = dict(line.split()[1:3] for line in mounts.read_text().splitlines()) if mounts.exists() else {}
     resolved = directory.resolve()
@@ -261,6 +264,9 @@ def check_memory() -> Finding:
     state = f"{available / GIB:.1f} GiB available"
     if available < ENOUGH_MEMORY_BYTES:
         return Finding(
-            Verdict.WARN, "memory", state, "a broker takes 40 MB, and is quick as far as the log is cached"
+            Verdict.WARN,
+            "memory",
+            state,
+            "a broker needs 40 MB, and is fast for the part of the log that is cached",
         )
     return Finding(Verdict.OK, "memory", state)

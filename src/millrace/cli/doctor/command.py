@@ -1,4 +1,4 @@
-"""`millrace doctor`: looks at this machine, and says how to mend what is wrong."""
+"""`millrace doctor`: checks this machine, and says how to fix what is wrong."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ from millrace.cli.terminal.options import KafkaCommand
     "--port", type=click.IntRange(1, 65535), default=9092, show_default=True, help="The broker's port."
 )
 def command(*, data_dir: Path, port: int) -> int:
-    """Check this machine, and say how to mend what is wrong."""
+    """Check this machine, and say how to fix what is wrong."""
     from millrace.cli.doctor.checks import Verdict, examine
 
     colours = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
@@ -26,5 +26,5 @@ def command(*, data_dir: Path, port: int) -> int:
         click.echo(f"{verdict}  {finding.what:<{width}} {finding.state}{remedy}")
     failed = sum(finding.verdict is Verdict.FAIL for finding in findings)
     if failed:
-        click.echo(f"{failed} to mend before a broker can run", file=sys.stderr)
+        click.echo(f"{failed} to fix before a broker can run", file=sys.stderr)
     return 1 if failed else 0

@@ -25,7 +25,7 @@ LATER_DECODERS = ("cluster_metadata_decoder", "remote_log_metadata_decoder", "sh
 @click.option("--verify-index-only", is_flag=True, help="Verify indexes without printing their entries.")
 @click.option("--index-sanity-check", is_flag=True, help="Only check indexes as a starting broker does.")
 @click.option(
-    "--max-bytes", type=click.IntRange(1), default=UNLIMITED, help="Read only so much of a segment."
+    "--max-bytes", type=click.IntRange(1), default=UNLIMITED, help="Read only the first bytes of a segment."
 )
 @click.option("--max-message-size", type=int, hidden=True, help="Accepted: batches of any size are read.")
 @click.option("--offsets-decoder", is_flag=True, help="Decode records of __consumer_offsets.")

@@ -18,14 +18,14 @@ NO_TIMESTAMP = -1
 
 
 class Complaint(NamedTuple):
-    """A kind of disagreement between an index and its segment, worded as Kafka's tool does."""
+    """A kind of mismatch between an index and its segment, in the words of Kafka's tool."""
 
     heading: str
     line: str
 
 
 class Complaints:
-    """What is wrong with the indexes, gathered over all files and printed at the end."""
+    """Mismatches of all indexes, printed at the end."""
 
     MISMATCH: ClassVar = Complaint("Mismatches in :{}", "  Index offset: {}, log offset: {}")
     TIMESTAMP: ClassVar = Complaint(
@@ -79,12 +79,12 @@ def dump_time_index(path: Path, complaints: Complaints, verify_only: bool, sanit
     previous = NO_TIMESTAMP
     for timestamp, relative_offset in _entries(path, TIME_ENTRY, offset_column=1):
         offset = base_offset + relative_offset
-        place = bisect_left(last_offsets, offset)
-        if place == len(batches) or last_offsets[place] != offset:
-            found = last_offsets[place] if place < len(batches) else -1
+        number = bisect_left(last_offsets, offset)
+        if number == len(batches) or last_offsets[number] != offset:
+            found = last_offsets[number] if number < len(batches) else -1
             complaints.add(Complaints.NOT_FOUND, path, offset, found)
         else:
-            largest = _largest_timestamp(path, *batches[place])
+            largest = _largest_timestamp(path, *batches[number])
             if largest != timestamp:
                 complaints.add(Complaints.TIMESTAMP, path, timestamp, largest)
         if previous >= timestamp:
@@ -95,7 +95,7 @@ def dump_time_index(path: Path, complaints: Complaints, verify_only: bool, sanit
 
 
 def _entries(path: Path, entry: struct.Struct, offset_column: int) -> Iterator[tuple[int, ...]]:
-    """An index's entries up to the zeros that an index in use, or one after a crash, ends with."""
+    """Yield an index's entries; an index in use, or one after a crash, ends with zeros."""
     content = path.read_bytes()
     whole = len(content) - len(content) % entry.size
     for number, columns in enumerate(entry.iter_unpack(content[:whole])):
@@ -110,14 +110,14 @@ def _batches_beside(path: Path) -> list[tuple[int, BatchHeader]]:
     segment = path.with_suffix(".log")
     if not segment.is_file():
         raise CommandError(
-            f"{path} is checked against {segment.name}, which is not there; put it beside the index"
+            f"{path} is checked against {segment.name}, which is missing; put it beside the index"
         )
     with open_segment(segment) as view:
         return list(batch_headers(view))
 
 
 def _largest_timestamp(path: Path, position: int, header: BatchHeader) -> int:
-    """That of the records themselves: the header may be the very thing that is wrong."""
+    """The largest timestamp of the records themselves; the header may be wrong."""
     with open_segment(path.with_suffix(".log")) as view:
         batch = bytes(view[position : position + header.size])
     return max((record.timestamp for record in iterate_records(batch)), default=NO_TIMESTAMP)

@@ -1,4 +1,4 @@
-"""What dump-log prints of a record's key and value: text, or the decoded records of internal topics."""
+"""Keys and values as dump-log prints them: text, or decoded records of internal topics."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ OTHER_CONTROL_NAMES = {
 }
 DELETED = "<DELETE>"
 
-# Bytes that hold a message of their own.
+# Byte fields that hold an encoded message.
 _NESTED: dict[str, type[Message]] = {
     "subscription": ConsumerProtocolSubscription,
     "assignment": ConsumerProtocolAssignment,
@@ -43,7 +43,7 @@ def _text(content: bytes | None) -> str | None:
 
 
 def describe_control(record: Record) -> str:
-    """What a control record says."""
+    """Describe a control record."""
     key, value = record.key or b"", record.value or b""
     try:
         kind = decode(ControlRecordTypeSchema, 0, key, 2)[0].type
@@ -66,7 +66,7 @@ def decode_transactions(record: Record) -> Decoded:
 
 
 def _pairs(*modules: ModuleType) -> dict[int, tuple[type[RecordKey], type[Message]]]:
-    """Key and value classes by record type; they are named alike."""
+    """Key and value classes by record type, paired by their names."""
     return {
         key.record_type: (key, getattr(module, name.removesuffix("Key") + "Value"))
         for module in modules
@@ -94,7 +94,7 @@ def _decode_internal(record: Record, known: dict[int, tuple[type[RecordKey], typ
 
 
 def _fields_of(message: type[Message], version: int, content: bytes) -> Any:
-    """The fields after the leading version; "unknown" where it is not one we know."""
+    """Decode the fields after the version; "unknown" if the version is not known."""
     if version not in message.versions:
         return "unknown"
     try:
@@ -108,7 +108,7 @@ def _json(document: dict[str, Any]) -> str:
 
 
 def _as_json(struct: Struct, version: int) -> dict[str, Any]:
-    """A message as Kafka's tools show it: fields of this version; tagged ones only where they are set."""
+    """A message in the layout of Kafka's tools: the fields of this version, tagged ones only if set."""
     return {
         _camel_case(name): _value(name, field, getattr(struct, name), version)
         for name, field in type(struct).wire_fields.items()

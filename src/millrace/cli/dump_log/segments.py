@@ -23,7 +23,7 @@ from millrace.wire.records import (
 
 @contextmanager
 def open_segment(path: Path, max_bytes: int | None = None) -> Iterator[memoryview]:
-    """A segment's bytes, or the first of them, without reading them in."""
+    """Map a segment's bytes, or the first of them, into memory."""
     size = path.stat().st_size
     if size == 0:
         yield memoryview(b"")
@@ -39,7 +39,7 @@ def open_segment(path: Path, max_bytes: int | None = None) -> Iterator[memoryvie
 
 
 def batch_headers(segment: memoryview) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every whole batch, up to what is none."""
+    """Yield position and header of every batch, up to the first incomplete or invalid one."""
     position = 0
     while len(segment) - position >= HEADER_BYTES:
         header = read_header(segment, position)
@@ -50,7 +50,7 @@ def batch_headers(segment: memoryview) -> Iterator[tuple[int, BatchHeader]]:
 
 
 class SegmentDump:
-    """Prints segments; remembers where offsets do not follow each other."""
+    """Prints segments; remembers gaps between offsets."""
 
     def __init__(
         self, *, decode: RecordDecoder | None, deep: bool, skip_metadata: bool, max_bytes: int | None
@@ -102,7 +102,7 @@ class SegmentDump:
         return f"| {' '.join(parts)}" if parts else ""
 
     def print_gaps(self) -> None:
-        """Say where offsets are missing; compaction leaves such gaps, other logs should have none."""
+        """Print gaps between offsets; compaction leaves gaps, other logs should have none."""
         for path, gaps in self._gaps.items():
             click.echo(f"Non-consecutive offsets in {path.absolute()}", err=True)
             for before, after in gaps:

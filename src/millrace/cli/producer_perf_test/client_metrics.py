@@ -14,14 +14,14 @@ class ClientMetrics:
         self._latest = "{}"
 
     def settings(self) -> dict[str, object]:
-        """What a client needs among its properties to report here."""
+        """Settings that make a client report here."""
         return {"statistics.interval.ms": INTERVAL_MS, "stats_cb": self._take}
 
     def _take(self, statistics: str) -> None:
         self._latest = statistics
 
     def print(self, group: str) -> None:
-        """A table of names and values under a heading, as Kafka's tools print theirs."""
+        """Print names and values under a heading, in the layout of Kafka's tools."""
         statistics = json.loads(self._latest)
         client_id = statistics.get("client_id", "")
         values = {

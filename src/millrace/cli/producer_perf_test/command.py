@@ -22,9 +22,9 @@ from millrace.cli.terminal.session import connected
 if TYPE_CHECKING:
     from millrace.cli.producer_perf_test.timed_transactions import TimedTransactions
 
-# How many records are handed over between looks at the clock and at the answers.
+# Records sent between two checks of the clock and of deliveries.
 STRIDE = 1000
-# At a limited rate, records go out in bursts of at most this long.
+# With a limited rate, records are sent in bursts of at most this duration.
 BURST_SECONDS = 0.01
 WAIT_SECONDS = 0.1
 METADATA_SECONDS = 30.0
@@ -34,14 +34,12 @@ CLIENT_ID = "perf-producer-client"
 @click.command("producer-perf-test", cls=KafkaCommand)
 @broker_options(config_names=("--producer.config",))
 @click.option("--topic", required=True, metavar="NAME", help="The topic to send to.")
-@click.option("--num-records", required=True, type=click.IntRange(1), help="How many records to send.")
+@click.option("--num-records", required=True, type=click.IntRange(1), help="Number of records to send.")
 @click.option("--record-size", type=click.IntRange(1), metavar="BYTES", help="Send values of random letters.")
 @click.option(
     "--payload-file", type=click.Path(path_type=Path), help="Send values picked at random from a file."
 )
-@click.option(
-    "--payload-delimiter", default="\\n", show_default=True, help="What separates the file's values."
-)
+@click.option("--payload-delimiter", default="\\n", show_default=True, help="Separator of the file's values.")
 @click.option("--payload-monotonic", is_flag=True, help="Send the numbers 0, 1, 2, ...")
 @click.option(
     "--throughput", required=True, type=float, metavar="N", help="Records per second; -1 is no limit."
@@ -56,7 +54,10 @@ CLIENT_ID = "perf-producer-client"
 )
 @click.option("--print-metrics", is_flag=True, help="Print librdkafka's statistics at the end.")
 @click.option(
-    "--warmup-records", type=click.IntRange(0), default=0, help="Records left out of the steady state."
+    "--warmup-records",
+    type=click.IntRange(0),
+    default=0,
+    help="Records that do not count for the steady state.",
 )
 @click.option(
     "--reporting-interval",
@@ -64,14 +65,14 @@ CLIENT_ID = "perf-producer-client"
     default=5000,
     show_default=True,
     metavar="MS",
-    help="Line every.",
+    help="Time between lines.",
 )
 @click.option("--transactional-id", metavar="ID", help="Send in transactions, under this id.")
 @click.option(
     "--transaction-duration-ms",
     type=click.IntRange(1),
     metavar="MS",
-    help="Send in transactions that are committed after so long.  [default with an id: 3000]",
+    help="Commit transactions after this time.  [default with an id: 3000]",
 )
 def command(
     *,
@@ -112,7 +113,7 @@ def command(
     if name is not None:
         properties["transactional.id"] = name
     producer: Any = create(Producer, properties, metrics.settings() if print_metrics else None)
-    # Finding the partitions is no part of what is measured.
+    # Look the partitions up before the measurement.
     producer.list_topics(topic, METADATA_SECONDS)
     if warmup_records:
         click.echo(
@@ -136,7 +137,7 @@ def _values(
 ) -> Iterator[bytes]:
     """An endless stream of values."""
     if (record_size is not None) + (payload_file is not None) + monotonic != 1:
-        raise CommandError("say exactly one of --record-size, --payload-file and --payload-monotonic")
+        raise CommandError("give exactly one of --record-size, --payload-file and --payload-monotonic")
     if monotonic:
         return (b"%d" % number for number in itertools.count())
     if payload_file is not None:
@@ -150,7 +151,7 @@ def _values(
 
 
 class Run:
-    """Sends records as fast as it may, and collects when each was acknowledged."""
+    """Sends records at the allowed rate, and collects the latency of each acknowledgement."""
 
     def __init__(
         self, producer: Any, topic: str, report: Report, transactions: TimedTransactions | None
@@ -164,7 +165,7 @@ class Run:
         self._latencies_ms = array("d")
 
     def send(self, values: Iterator[bytes], count: int, per_second: float, shown: Progress) -> None:
-        """Send so many records and wait for all of them."""
+        """Send this many records and wait for all of them."""
         began = time.monotonic()
         stride = STRIDE if per_second <= 0 else max(1, min(STRIDE, int(per_second * BURST_SECONDS)))
         sent = 0

@@ -1,4 +1,4 @@
-"""Counts records and their latencies, and says so in the lines of Kafka's producer-perf-test."""
+"""Counts records and their latencies, and prints them in the layout of Kafka's producer-perf-test."""
 
 from array import array
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from collections.abc import Callable
 import click
 
 MEBIBYTE = 1024 * 1024
-# More latencies than this are thinned out: percentiles do not get better.
+# Above this number, latencies are sampled: more would not improve percentiles.
 MAX_SAMPLES = 500_000
 PERCENTILES = (0.5, 0.95, 0.99, 0.999)
 
@@ -80,7 +80,7 @@ class Report:
 
     @property
     def count(self) -> int:
-        """Records that have arrived."""
+        """Delivered records."""
         return self._all.count
 
     @property
@@ -90,7 +90,7 @@ class Report:
     def add(
         self, latencies_ms: "array[float]", now: float, echo: Callable[[str], object] = click.echo
     ) -> None:
-        """Take in the latencies since the last call."""
+        """Count the latencies since the last call."""
         still_warming_up = max(0, self._warmup - self.count)
         self._all.add(latencies_ms)
         self._window.add(latencies_ms)
@@ -105,7 +105,7 @@ class Report:
             echo("In steady state.")
 
     def print_summary(self, now: float) -> None:
-        """The last lines."""
+        """Print the last lines."""
         click.echo(self._all.total_line(max(now - self._began, 1e-9), self._record_bytes))
         if self._steady_began is not None:
             seconds = max(now - self._steady_began, 1e-9)

@@ -1,4 +1,4 @@
-"""Puts what a producer sends into one transaction after the other, each open for a given time."""
+"""Groups the records of a producer into transactions of a given duration."""
 
 import time
 import uuid
@@ -14,7 +14,7 @@ DEFAULT_DURATION_MS = 3000
 
 
 def transactional_id(given: str | None, properties: Mapping[str, str], duration_ms: int | None) -> str | None:
-    """The id to write transactions under; a duration alone asks for one of our own."""
+    """The transactional id; a random one if only a duration is given, None without transactions."""
     named = given or properties.get("transactional.id")
     return named if named or duration_ms is None else f"{OWN_NAME}-{uuid.uuid4()}"
 

@@ -1,1 +1,1 @@
-"""What commands share at a terminal: options, errors, tables, a client for the length of a command."""
+"""Parts that commands share: options, errors, tables, and a client for the length of a command."""

@@ -1,4 +1,4 @@
-"""Client properties under their Java names, made fit for librdkafka."""
+"""Client properties under their Java names, translated for librdkafka."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ RENAMED = {
     "ssl.truststore.location": "ssl.ca.location",
 }
 
-# Java settings that ask for nothing librdkafka would do otherwise.
+# Java settings that would change nothing in librdkafka.
 WITHOUT_COUNTERPART = frozenset(
     {
         "auto.include.jmx.reporter",
@@ -44,7 +44,7 @@ WITHOUT_COUNTERPART = frozenset(
 
 _UNKNOWN_NAME = 'No such configuration property: "'
 
-# Only what is critical: librdkafka would report each failed connection attempt in its own format.
+# Critical messages only: librdkafka would report each failed connection attempt in its own format.
 _QUIET = {"log_level": 2}
 
 
@@ -53,9 +53,9 @@ def create(
     properties: Mapping[str, str],
     more_settings: Mapping[str, object] | None = None,
 ) -> T:
-    """A librdkafka client with these properties; a name that means nothing to it is a warning.
+    """Create a librdkafka client with these properties; warn of names that it does not know.
 
-    `more_settings` are those that no properties file could hold: callbacks.
+    `more_settings` are settings that a properties file cannot hold, such as callbacks.
     """
     settings: dict[str, Any] = {**_QUIET, **translate(properties), **(more_settings or {})}
     while True:
@@ -71,7 +71,7 @@ def create(
 
 
 def translate(properties: Mapping[str, str]) -> dict[str, str]:
-    """Java's names as librdkafka's; what has no counterpart is left out."""
+    """Translate Java's names into librdkafka's, and drop those without a counterpart."""
     translated = {}
     for name, value in properties.items():
         if name == "buffer.memory":

@@ -8,7 +8,7 @@ REMEDIES = {
     Error.CLUSTER_AUTHORIZATION_FAILED: "the broker's administrator must allow it",
     Error.INVALID_REPLICATION_FACTOR: "a single broker holds one copy; use --replication-factor 1",
     Error.TOPIC_ALREADY_EXISTS: "--if-not-exists accepts that",
-    Error.UNKNOWN_TOPIC_OR_PARTITION: "`millrace topics --list` shows what there is",
+    Error.UNKNOWN_TOPIC_OR_PARTITION: "`millrace topics --list` shows the topics",
     Error.UNSUPPORTED_VERSION: "the broker is too old for this; upgrade it",
 }
 

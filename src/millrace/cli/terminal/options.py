@@ -21,14 +21,14 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which brokers a command talks to, and the client properties given in a file."""
+    """The brokers that a command connects to, and the client properties from a file."""
 
     bootstrap: str
     properties: Mapping[str, str]
     is_given: bool = True
 
     def or_else(self, bootstrap: str | None) -> "Target":
-        """These brokers if the command line names them, else the others."""
+        """This target if the command line names brokers, else these brokers."""
         return self if self.is_given or not bootstrap else Target(bootstrap, self.properties)
 
 
@@ -109,10 +109,11 @@ def broker_options(
             )
             if zookeeper is not None:
                 click.echo(
-                    f"note: --zookeeper is not needed; asking the broker at {target.bootstrap}", err=True
+                    f"note: --zookeeper is not needed; connecting to the broker at {target.bootstrap}",
+                    err=True,
                 )
             if new_consumer:
-                click.echo("note: --new-consumer is not needed; there are no others any more", err=True)
+                click.echo("note: --new-consumer is not needed; every consumer is a new one", err=True)
             return function(target=target, **rest)
 
         servers = ["--bootstrap-server", *(["--broker-list"] if broker_list else [])]
@@ -150,7 +151,7 @@ def _bootstrap(given: str | None, properties: Mapping[str, str]) -> str:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """A properties file, or an error that names it."""
+    """Read a properties file. Raises CommandError with the file's name."""
     try:
         return parse_properties(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -160,7 +161,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def parse_pairs(pairs: Iterable[str], option: str) -> dict[str, str]:
-    """`key=value` words as a dict; the last one of a key counts."""
+    """Parse `key=value` words; the last value of a key counts."""
     parsed = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -171,11 +172,11 @@ def parse_pairs(pairs: Iterable[str], option: str) -> dict[str, str]:
 
 
 def exactly_one(**given: Any) -> str:
-    """The one option of these that was given; options are named as in Python."""
+    """The only one of these options that was given. Raises UsageError unless it is exactly one."""
     chosen = [name for name, value in given.items() if value]
     if len(chosen) != 1:
         names = [f"--{name.replace('_', '-')}" for name in given]
         raise click.UsageError(
-            f"say exactly one of {', '.join(names[:-1])} and {names[-1]}", click.get_current_context()
+            f"give exactly one of {', '.join(names[:-1])} and {names[-1]}", click.get_current_context()
         )
     return chosen[0]

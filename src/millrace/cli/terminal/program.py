@@ -9,15 +9,15 @@ from typing import Any, NoReturn
 import click
 
 from millrace import __version__
-from millrace.cli.pasted import mend_pasted
 from millrace.cli.terminal.errors import CommandError, explain
+from millrace.cli.terminal.pasted import repair_pasted
 
-# name: what `millrace --help` says of it. A command lives in the module of its name.
+# Each command's name and its line in `millrace --help`. The module has the command's name.
 COMMANDS: dict[str, dict[str, str]] = {
     "Run a broker": {
         "up": "Start a broker here and now, with sensible defaults.",
         "broker": "Start a broker from a Kafka properties file.",
-        "doctor": "Check this machine, and say how to mend what is wrong.",
+        "doctor": "Check this machine, and say how to fix what is wrong.",
     },
     "Topics and records": {
         "topics": "Create, list, describe, change and delete topics.",
@@ -32,13 +32,13 @@ COMMANDS: dict[str, dict[str, str]] = {
         "transactions": "List, describe and abort transactions.",
     },
     "Look inside": {
-        "log-dirs": "Show how much the partitions take on disk.",
-        "broker-api-versions": "Show which versions of which requests the brokers speak.",
+        "log-dirs": "Show the size of partitions on disk.",
+        "broker-api-versions": "Show the versions of each request that the brokers support.",
         "dump-log": "Print and verify segment, index and snapshot files.",
     },
     "Pipelines on Spark": {
         "run": "Run a pipeline over the log: live, or over history.",
-        "replay": "Build a pipeline's output anew beside the running one, and switch over.",
+        "replay": "Rebuild a pipeline's output beside the running one, and switch over.",
         "view": "Serve a batch's result with what a stream adds to it.",
     },
     "Measure": {
@@ -47,16 +47,16 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
 }
 
-# Scripts of Kafka's whose command has another name here.
+# Kafka's scripts whose command has another name here.
 SCRIPTS = {"server-start": "broker"}
-# What tutorials start first, and nobody needs here.
+# Scripts that tutorials start first, and that millrace does not need.
 NOT_NEEDED = ("zookeeper-server-start",)
 
 INTERRUPTED = 130
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name; reports every error in one line and with exit code 1."""
+    """Imports a command when it is called; reports every error in one line, with exit code 1."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for section in COMMANDS.values() for name in section]
@@ -101,15 +101,15 @@ class LazyGroup(click.Group):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> NoReturn:
-        arguments, mended = mend_pasted(sys.argv[1:] if args is None else args)
-        for note in mended:
+        arguments, notes = repair_pasted(sys.argv[1:] if args is None else args)
+        for note in notes:
             click.echo(f"note: {note}", err=True)
         try:
             status = super().main(arguments, prog_name, complete_var, standalone_mode=False, **extra)
         except (KeyboardInterrupt, click.Abort):
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
-            # Whoever read our output has had enough; Python must not complain again at exit.
+            # The reader of our output has closed it; Python must not complain again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
         except Exception as error:

@@ -9,7 +9,7 @@ import click
 
 
 class Progress(NamedTuple):
-    """How far the work is, and lines that are to stand above the bar."""
+    """Functions that move the bar and print lines above it."""
 
     update: Callable[[int], object]
     echo: Callable[[str], object]
@@ -17,7 +17,7 @@ class Progress(NamedTuple):
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Progress]:
-    """Show how much of the total is done, for as long as the block lasts."""
+    """Show the progress towards a total for the length of a block."""
     if not sys.stderr.isatty():
         yield Progress(lambda done: None, click.echo)
         return
@@ -29,6 +29,6 @@ def progress(what: str, total: int) -> Iterator[Progress]:
     console = Console(stderr=True, highlight=False)
     with Bar(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
         task = bar.add_task(what, total=total)
-        # Both would write to the same terminal; the bar has to know.
+        # Lines must go through the bar's console if both write to the same terminal.
         echo = console.print if sys.stdout.isatty() else click.echo
         yield Progress(lambda done: bar.update(task, completed=done), echo)

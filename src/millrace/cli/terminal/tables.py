@@ -1,4 +1,4 @@
-"""Tables for people: where output goes to a terminal, and not into a pipe with Kafka's own layout."""
+"""Tables for people, on a terminal; in a pipe, commands keep Kafka's layout."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ def is_for_people() -> bool:
 
 
 def print_terminal_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table as wide as its contents; columns of numbers are flush right."""
+    """Print a table as wide as its contents, with numbers aligned to the right."""
     from rich.console import Console
     from rich.table import Table
 
@@ -28,6 +28,6 @@ def print_terminal_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) 
 
 
 def _are_numbers(cells: Iterable[str]) -> bool:
-    """Whether a column holds numbers, and dashes where one is missing."""
+    """Whether a column holds only numbers, and dashes for missing ones."""
     present = [cell for cell in cells if cell not in ("", "-")]
     return bool(present) and all(cell.removeprefix("-").isdecimal() for cell in present)

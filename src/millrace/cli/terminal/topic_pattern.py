@@ -1,4 +1,4 @@
-"""Topic patterns as Kafka's tools take them: a regular expression, or several with commas between."""
+"""Topic patterns of Kafka's tools: a regular expression, or several separated by commas."""
 
 import re
 
@@ -6,7 +6,7 @@ from millrace.cli.terminal.errors import CommandError
 
 
 def topic_pattern(text: str) -> re.Pattern[str]:
-    """The pattern that a topic's whole name has to match."""
+    """Compile a pattern that a topic's whole name must match."""
     alternatives = text.strip().strip("\"'").replace(" ", "").replace(",", "|")
     try:
         return re.compile(f"(?:{alternatives})\\Z")

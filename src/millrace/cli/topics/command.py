@@ -59,7 +59,7 @@ _BELONGS_TO = {
 @click.option(
     "--replica-assignment",
     metavar="ID:ID,ID:ID,...",
-    help="Broker ids per partition, instead of the two above.",
+    help="Broker ids for each partition, instead of the two above.",
 )
 @click.option("--config", multiple=True, metavar="NAME=VALUE", help="A setting of the topic being created.")
 @click.option("--delete-config", multiple=True, hidden=True)
@@ -71,12 +71,12 @@ _BELONGS_TO = {
     "--under-min-isr-partitions", is_flag=True, help="Describe only those below min.insync.replicas."
 )
 @click.option(
-    "--at-min-isr-partitions", is_flag=True, help="Describe only those just at min.insync.replicas."
+    "--at-min-isr-partitions", is_flag=True, help="Describe only those exactly at min.insync.replicas."
 )
 @click.option(
     "--topics-with-overrides", is_flag=True, help="Describe only topics with settings of their own."
 )
-@click.option("--exclude-internal", is_flag=True, help="Leave out internal topics.")
+@click.option("--exclude-internal", is_flag=True, help="Omit internal topics.")
 @click.option("--partition-size-limit-per-response", type=click.IntRange(1), default=2000, hidden=True)
 @click.option("--force", is_flag=True, hidden=True)
 def command(
@@ -113,10 +113,10 @@ def _check_combination(action: str, options: dict[str, Any]) -> None:
     counts = options["partitions"] or options["replication_factor"]
     if action == "create" and options["replica_assignment"] and counts:
         raise CommandError(
-            "--replica-assignment already says the partitions and replicas; leave out the others"
+            "--replica-assignment already gives the partitions and replicas; omit the other options"
         )
     if options["topic"] is not None and options["topic_id"] is not None:
-        raise CommandError("say either --topic or --topic-id")
+        raise CommandError("give either --topic or --topic-id")
 
 
 async def _create(client: Client, options: dict[str, Any]) -> None:

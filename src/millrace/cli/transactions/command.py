@@ -48,7 +48,13 @@ def command(*, target: Target) -> None:
 
 
 @command.command("list")
-@click.option("--duration-filter", type=int, default=-1, metavar="MS", help="Only those open for longer.")
+@click.option(
+    "--duration-filter",
+    type=int,
+    default=-1,
+    metavar="MS",
+    help="Only transactions open for longer than this.",
+)
 @click.option("--transactional-id-pattern", metavar="REGEX", help="Only ids that match.")
 @click.pass_obj
 def list_command(target: Target, /, *, duration_filter: int, transactional_id_pattern: str | None) -> None:
@@ -108,7 +114,7 @@ def describe_command(target: Target, /, *, transactional_id: str) -> None:
 @command.command("describe-producers")
 @click.option("--topic", required=True, metavar="NAME", help="The topic.")
 @click.option("--partition", required=True, type=int, metavar="N", help="The partition.")
-@click.option("--broker-id", type=int, metavar="ID", help="Ask this replica instead of the leader.")
+@click.option("--broker-id", type=int, metavar="ID", help="Query this replica instead of the leader.")
 @click.pass_obj
 def describe_producers_command(
     target: Target, /, *, topic: str, partition: int, broker_id: int | None
@@ -143,7 +149,7 @@ def describe_producers_command(
 @command.command("abort")
 @click.option("--topic", required=True, metavar="NAME", help="The topic.")
 @click.option("--partition", required=True, type=int, metavar="N", help="The partition.")
-@click.option("--start-offset", type=int, metavar="N", help="Where the transaction begins in it.")
+@click.option("--start-offset", type=int, metavar="N", help="Offset of the transaction's first record.")
 @click.option("--producer-id", type=int, metavar="ID", help="Instead, for brokers before 3.0: the producer,")
 @click.option("--producer-epoch", type=int, metavar="N", help="its epoch,")
 @click.option("--coordinator-epoch", type=int, metavar="N", help="and its coordinator's epoch.")
@@ -176,7 +182,7 @@ def abort_command(
 
 
 @command.command("find-hanging")
-@click.option("--broker-id", type=int, metavar="ID", help="Search what this broker holds.")
+@click.option("--broker-id", type=int, metavar="ID", help="Search the replicas of this broker.")
 @click.option("--topic", metavar="NAME", help="Search a topic.")
 @click.option("--partition", type=int, metavar="N", help="Search only this partition of the topic.")
 @click.option(

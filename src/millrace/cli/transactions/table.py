@@ -1,4 +1,4 @@
-"""The layout of Kafka's tables of transactions: columns as wide as their contents, a tab behind each."""
+"""The layout of Kafka's tables of transactions: columns as wide as their contents, a tab after each."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,7 +10,7 @@ NONE = "None"
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows; in a pipe exactly as Kafka's tool does."""
+    """Print rows; in a pipe in the exact layout of Kafka's tool."""
     content = [[NONE if cell is None else str(cell) for cell in row] for row in rows]
     if is_for_people():
         print_terminal_table(headers, content)

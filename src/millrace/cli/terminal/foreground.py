@@ -22,7 +22,7 @@ def run(config: BrokerConfig) -> None:
 
 
 def log_to_stderr() -> None:
-    """The broker's log goes to standard error."""
+    """Send the broker's log to standard error."""
     level = os.environ.get("MILLRACE_LOG", "WARNING").upper()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=level)
 

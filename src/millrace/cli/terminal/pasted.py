@@ -1,4 +1,4 @@
-"""Mends command lines pasted from slides and word processors, which turn `--` into a long dash."""
+"""Repairs command lines pasted from slides and word processors, which turn `--` into a long dash."""
 
 import re
 from collections.abc import Sequence
@@ -8,22 +8,22 @@ _STARTS_LIKE_OPTION = re.compile(rf"(?:[{_LONG_DASHES}]+|--)(?=[A-Za-z])")
 _GLUED = re.compile(rf"[{_LONG_DASHES}]+(?=[A-Za-z])")
 
 
-def mend_pasted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The arguments with proper dashes, and a note on each that was changed.
+def repair_pasted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The arguments with proper dashes, and a note about each change.
 
     `\u2013list` becomes `--list`; the glued `\u2013from-beginning\u2013topic` becomes two options.
     """
-    mended: list[str] = []
+    repaired: list[str] = []
     notes: list[str] = []
     for argument in arguments:
-        options = _mend(argument)
+        options = _repair(argument)
         if options != [argument]:
             notes.append(f"read {argument!r} as {' '.join(options)}")
-        mended += options
-    return mended, notes
+        repaired += options
+    return repaired, notes
 
 
-def _mend(argument: str) -> list[str]:
+def _repair(argument: str) -> list[str]:
     start = _STARTS_LIKE_OPTION.match(argument)
     if not start:
         return [argument]

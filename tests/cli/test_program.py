@@ -20,7 +20,7 @@ def test_help_imports_no_command_and_no_client_library() -> None:
 
 
 def test_up_imports_neither_client_library_nor_rich() -> None:
-    loaded = loaded_by("import millrace.cli.up, millrace.cli.running, millrace.broker")
+    loaded = loaded_by("import millrace.cli.up, millrace.cli.terminal.foreground, millrace.broker")
     assert not loaded.intersection({"confluent_kafka", "rich"})
 
 
@@ -38,17 +38,17 @@ def test_every_command_has_help_and_version(run_alone: Run) -> None:
         assert run_alone(name, "--version").stdout.startswith("millrace ")
 
 
-def test_an_unknown_command_is_answered_with_the_nearest(run_alone: Run) -> None:
+def test_an_unknown_command_suggests_the_nearest(run_alone: Run) -> None:
     result = run_alone("topcs")
     assert result.exit_code == 1
     assert result.stderr == "error: there is no command 'topcs'; did you mean topics?\n"
 
 
-def test_kafkas_script_names_are_understood(run: Run, topic: str) -> None:
+def test_kafkas_script_names_are_accepted(run: Run, topic: str) -> None:
     assert run("kafka-topics.sh", "--create", "--topic", topic).stdout == f"Created topic {topic}.\n"
 
 
-def test_kafkas_script_for_starting_a_broker_is_understood(run_alone: Run) -> None:
+def test_kafkas_script_that_starts_a_broker_is_accepted(run_alone: Run) -> None:
     result = run_alone("bin/kafka-server-start.sh", "/nonexistent/server.properties")
     assert result.stderr == "error: cannot read /nonexistent/server.properties: No such file or directory\n"
 
