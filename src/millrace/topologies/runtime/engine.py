@@ -1,0 +1,221 @@
+"""The tasks of one worker, without input or output: what runs in a Spark task, a plain process, or a test.
+
+Tuples between tasks of the same worker wait in one queue, first in, first out. Tuples for other workers go to
+the `Outlet`. Everything happens on one thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from millrace.topologies.model.bolts import Bolt, StatefulBolt
+from millrace.topologies.model.component import TaskContext
+from millrace.topologies.model.config import value_of
+from millrace.topologies.model.specs import ComponentSpec
+from millrace.topologies.model.spouts import Spout
+from millrace.topologies.model.topology import Plan
+from millrace.topologies.model.tuples import SYSTEM_COMPONENT, SYSTEM_TASK, TICK_STREAM, Tuple
+from millrace.topologies.model.windows import WindowedBolt
+from millrace.topologies.runtime.acker import Acker, Tree
+from millrace.topologies.runtime.tasks import BoltTask, Outlet, SpoutTask, WindowTask, new_instance
+from millrace.topologies.runtime.units import Unit
+
+_TICK_POSITIONS = {"__interval": 0}
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Seconds since any fixed moment; never goes back."""
+
+
+class Engine:
+    """Runs the tasks of one worker. Owned by the thread that calls it; not thread-safe."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        outlet: Outlet,
+        clock: Clock,
+        *,
+        tasks: Collection[int] | None = None,
+        worker: int = 0,
+        state_of: Callable[[str, int], Any] = lambda component, task: {},
+        load: Callable[[int], float] = lambda task: 0.0,
+    ) -> None:
+        """`tasks`: those of this worker, all unless given. `state_of` opens the state of a stateful task."""
+        self.plan = plan
+        self.outlet = outlet
+        self.now = clock.now
+        self.worker = worker
+        self.load = load
+        self.thread = threading.get_ident()
+        self.active = False
+        self.tracks_trees = (
+            plan.guarantee != "none" and value_of("topology.acker.executors", plan.config) != 0
+        )
+        self.acker = Acker(
+            timeout=self._tree_timeout(),
+            now=clock.now,
+            acked=self._tree_done,
+            failed=self._tree_failed,
+        )
+        self.hosted = frozenset(
+            tasks if tasks is not None else (task for numbers in plan.tasks.values() for task in numbers)
+        )
+        self.queue: deque[tuple[BoltTask, Tuple]] = deque()
+        self._timers: list[_Timer] = []
+        self.spouts: dict[int, SpoutTask] = {}
+        self.bolts: dict[int, BoltTask] = {}
+        for component, spec in plan.components.items():
+            for index, task in enumerate(plan.tasks[component]):
+                if task in self.hosted:
+                    self._add_task(component, spec, task, index, state_of)
+
+    def _tree_timeout(self) -> float | None:
+        if not value_of("topology.enable.message.timeouts", self.plan.config):
+            return None
+        return float(value_of("topology.message.timeout.secs", self.plan.config))
+
+    def _add_task(
+        self, component: str, spec: ComponentSpec, task: int, index: int, state_of: Callable[[str, int], Any]
+    ) -> None:
+        context = TaskContext(self.plan.name, component, task, index, self.plan.tasks, self.worker)
+        instance = new_instance(spec, component)
+        if isinstance(instance, Spout):
+            self.spouts[task] = SpoutTask(self, spec, context, instance)
+        elif isinstance(instance, Bolt):
+            if isinstance(instance, StatefulBolt):
+                instance.state = state_of(component, task)
+            self.bolts[task] = self._new_bolt(spec, context, instance)
+            interval = value_of("topology.tick.tuple.freq.secs", spec.config)
+            if interval:
+                self._repeat(float(interval), partial(self._tick, self.bolts[task], float(interval)))
+
+    def _new_bolt(self, spec: ComponentSpec, context: TaskContext, instance: Bolt) -> BoltTask:
+        if not isinstance(instance, WindowedBolt):
+            return BoltTask(self, spec, context, instance)
+        task = WindowTask(self, spec, context, instance)
+        if task.windowing.interval_seconds is not None:
+            self._repeat(task.windowing.interval_seconds, task.run_windows)
+        return task
+
+    def _repeat(self, interval: float, work: Callable[[], object]) -> None:
+        self._timers.append(_Timer(interval, work, self.now() + interval))
+
+    def _tick(self, bolt: BoltTask, interval: float) -> None:
+        tick = Tuple([interval], _TICK_POSITIONS, SYSTEM_COMPONENT, TICK_STREAM, SYSTEM_TASK)
+        self.queue.append((bolt, tick))
+
+    # Life
+
+    def open(self) -> None:
+        """Set up every task: bolts before spouts, so that no tuple comes before its receiver is ready."""
+        for bolt in self.bolts.values():
+            bolt.open()
+        for spout in self.spouts.values():
+            spout.open()
+
+    def activate(self) -> None:
+        self.active = True
+        for spout in self.spouts.values():
+            spout.guarded(spout.instance.activate)
+
+    def deactivate(self) -> None:
+        self.active = False
+        for spout in self.spouts.values():
+            spout.guarded(spout.instance.deactivate)
+
+    def close(self) -> None:
+        for spout in self.spouts.values():
+            spout.close(spout.instance.close)
+        for bolt in self.bolts.values():
+            bolt.close(bolt.instance.cleanup)
+
+    # Running
+
+    def deliver(self, task: int, tup: Tuple) -> None:
+        """Queue a tuple for a task of this worker."""
+        self.queue.append((self.bolts[task], tup))
+
+    def run_queue(self) -> int:
+        """Process every tuple that waits, and those that follow from them; returns how many there were."""
+        queue, count = self.queue, 0
+        while queue:
+            bolt, tup = queue.popleft()
+            bolt.execute(tup)
+            count += 1
+        return count
+
+    def run_timers(self) -> None:
+        """Queue the ticks that are due, process due windows, and fail the trees whose time is over."""
+        now = self.now()
+        for timer in self._timers:
+            timer.fire(now)
+        self.acker.expire()
+
+    def next_timer(self) -> float | None:
+        """When `run_timers` has something to do next."""
+        moments = [timer.due for timer in self._timers]
+        if self.acker.next_deadline is not None:
+            moments.append(self.acker.next_deadline)
+        return min(moments, default=None)
+
+    def ask_spouts(self) -> bool:
+        """Call every spout once that may emit; returns whether one emitted."""
+        emitted = False
+        if self.active:
+            for spout in self.spouts.values():
+                emitted |= spout.ask()
+        return emitted
+
+    def emit_record(self, spout: int, values: Sequence[Any], unit: Unit) -> None:
+        """Emit a record of the log for a log spout's task."""
+        self.spouts[spout].emit_record(values, unit)
+
+    def emit_batch(self) -> None:
+        """Ask the spouts once and process what follows, as one turn of a worker does."""
+        self.run_timers()
+        self.ask_spouts()
+        self.run_queue()
+
+    # Trees
+
+    def begin_tree(self, root: int, edges: int, task: int, message_id: object) -> None:
+        self.acker.begin(root, edges, task, message_id)
+
+    def send_ack(self, root: int, edges: int) -> None:
+        """Report an acked tuple to the acker of its tree."""
+        self.acker.ack(root, edges)
+
+    def send_fail(self, root: int, reason: str) -> None:
+        self.acker.fail(root, reason)
+
+    def send_reset(self, root: int) -> None:
+        self.acker.reset_timeout(root)
+
+    def _tree_done(self, tree: Tree, seconds: float) -> None:
+        self.spouts[tree.task].acked(tree.message_id, seconds)
+
+    def _tree_failed(self, tree: Tree, reason: str) -> None:
+        self.spouts[tree.task].failed(tree.message_id, reason)
+
+
+class _Timer:
+    """Work that repeats."""
+
+    __slots__ = ("_interval", "_work", "due")
+
+    def __init__(self, interval: float, work: Callable[[], object], due: float) -> None:
+        self._interval = interval
+        self._work = work
+        self.due = due
+
+    def fire(self, now: float) -> None:
+        if now >= self.due:
+            # A worker that was busy for several intervals does the work once for all of them.
+            self.due = max(self.due + self._interval, now)
+            self._work()

@@ -1,0 +1,492 @@
+"""Component tasks: an instance of a spout or a bolt, its routes and its figures."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import threading
+import traceback
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from millrace.topologies.model.bolts import Bolt, StatefulBolt
+from millrace.topologies.model.component import Component, TaskContext
+from millrace.topologies.model.config import value_of
+from millrace.topologies.model.errors import TopologyError
+from millrace.topologies.model.log import LogBolt, LogSpout
+from millrace.topologies.model.specs import ComponentSpec
+from millrace.topologies.model.spouts import Spout
+from millrace.topologies.model.streams import Stream
+from millrace.topologies.model.topology import Plan
+from millrace.topologies.model.tuples import TICK_STREAM, Tuple
+from millrace.topologies.model.windows import TupleWindow, WindowedBolt
+from millrace.topologies.runtime.acker import new_id
+from millrace.topologies.runtime.routing import Chooser, new_chooser
+from millrace.topologies.runtime.stats import TaskStats
+from millrace.topologies.runtime.units import Unit
+from millrace.topologies.runtime.windowing import Windowing
+
+logger = logging.getLogger(__name__)
+
+ID_BITS = 64
+
+
+class Outlet(Protocol):
+    """Where tuples leave the worker."""
+
+    def send_tuple(self, task: int, tup: Tuple) -> None:
+        """Deliver a tuple to a task of another worker."""
+
+    def write(self, bolt: LogBolt, tup: Tuple) -> None:
+        """Write a tuple to the log."""
+
+    def dead_letter(self, component: str, values: Sequence[Any], stream: Stream, reason: str) -> None:
+        """Keep a tuple that is given up."""
+
+
+class Host(Protocol):
+    """What tasks need of the engine they run in."""
+
+    plan: Plan
+    outlet: Outlet
+    hosted: frozenset[int]
+    thread: int
+    queue: deque[tuple[BoltTask, Tuple]]
+    bolts: dict[int, BoltTask]
+    now: Callable[[], float]
+    load: Callable[[int], float]
+    tracks_trees: bool
+
+    def begin_tree(self, root: int, edges: int, task: int, message_id: object) -> None: ...
+
+    def send_ack(self, root: int, edges: int) -> None: ...
+
+    def send_fail(self, root: int, reason: str) -> None: ...
+
+    def send_reset(self, root: int) -> None: ...
+
+
+class Task(ABC):
+    """A component task: its instance, its routes, its figures. It is the collector of its instance."""
+
+    def __init__(self, engine: Host, spec: ComponentSpec, context: TaskContext, instance: Component) -> None:
+        self.engine = engine
+        self.spec = spec
+        self.context = context
+        self.stats = TaskStats()
+        self.routes: dict[str, list[Chooser]] = {name: [] for name in spec.streams}
+        self._direct_targets: dict[str, set[int]] = {}
+        plan = engine.plan
+        for edge in plan.edges_from(context.component):
+            targets = plan.tasks[edge.target]
+            self._direct_targets.setdefault(edge.stream.name, set()).update(targets)
+            self.routes[edge.stream.name].append(
+                new_chooser(
+                    edge.grouping,
+                    edge.stream,
+                    context.component,
+                    context.task,
+                    targets,
+                    engine.hosted,
+                    engine.load,
+                )
+            )
+        self._conf = dict(plan.config) | dict(spec.config)
+        instance.attach(self, context)
+
+    # Life
+
+    def guarded(self, step: Callable[..., object], *arguments: object) -> bool:
+        """Run a step of the user's code; an error is reported and does not stop the worker."""
+        try:
+            step(*arguments)
+        except Exception as error:
+            self.report_error(error)
+            return False
+        return True
+
+    def close(self, step: Callable[[], object]) -> None:
+        self.guarded(step)
+        self.instance_of().detach()
+
+    @abstractmethod
+    def instance_of(self) -> Component: ...
+
+    @abstractmethod
+    def emit(
+        self,
+        values: Sequence[Any],
+        *,
+        stream: str,
+        anchors: Sequence[Tuple] | None,
+        direct_task: int | None,
+        message_id: object,
+    ) -> list[int]: ...
+
+    @abstractmethod
+    def ack(self, tup: Tuple) -> None: ...
+
+    @abstractmethod
+    def fail(self, tup: Tuple) -> None: ...
+
+    @abstractmethod
+    def reset_timeout(self, tup: Tuple) -> None: ...
+
+    # Emitting
+
+    def _stream(self, values: Sequence[Any], name: str) -> Stream:
+        stream = self.spec.streams.get(name)
+        if stream is None:
+            raise TopologyError(
+                f"{self.context.component} emits to the stream {name!r}, but declares "
+                f"{', '.join(self.spec.streams) or 'none'}"
+            )
+        if len(values) != len(stream.fields):
+            raise TopologyError(
+                f"{self.context.component} emits {len(values)} values to the stream {name}, which has "
+                f"{len(stream.fields)} fields: {', '.join(stream.fields)}"
+            )
+        if threading.get_ident() != self.engine.thread:
+            raise TopologyError(
+                f"{self.context.component} emits from another thread; only the thread that runs it may: "
+                "hand the values over in a queue, and emit them in process or process_tick"
+            )
+        return stream
+
+    def _targets(self, stream: Stream, values: Sequence[Any], direct_task: int | None) -> list[int]:
+        if direct_task is not None:
+            if not stream.direct:
+                raise TopologyError(
+                    f"{self.context.component} emits to task {direct_task} on {stream.name}, "
+                    "which is not declared as direct"
+                )
+            if direct_task not in self._direct_targets.get(stream.name, ()):
+                raise TopologyError(
+                    f"{self.context.component} emits to task {direct_task}, which does not read {stream.name}"
+                )
+            return [direct_task]
+        targets: list[int] = []
+        for chooser in self.routes[stream.name]:
+            targets += chooser.choose(values)
+        return targets
+
+    def _send(
+        self,
+        task: int,
+        values: Sequence[Any],
+        stream: Stream,
+        edges: dict[int, int] | None,
+        units: tuple[Unit, ...],
+    ) -> None:
+        context = self.context
+        tup = Tuple(values, stream.positions, context.component, stream.name, context.task, edges, units)
+        bolt = self.engine.bolts.get(task)
+        if bolt is None:
+            self.engine.outlet.send_tuple(task, tup)
+            return
+        for unit in units:
+            unit.pending += 1
+        self.engine.queue.append((bolt, tup))
+
+    def dead_letter(self, values: Sequence[Any], stream: str, reason: str) -> None:
+        self.engine.outlet.dead_letter(self.context.component, values, self.spec.streams[stream], reason)
+
+    def report_error(self, error: BaseException | str) -> None:
+        text = error if isinstance(error, str) else "".join(traceback.format_exception(error)).rstrip()
+        self.stats.errors.append((self.engine.now(), text))
+        logger.error("%s, task %d: %s", self.context.component, self.context.task, text)
+
+    def count(self, name: str, value: float) -> None:
+        self.stats.custom[name] += value  # type: ignore[assignment]  # a metric may be a fraction
+
+
+class SpoutTask(Task):
+    """A task of a spout."""
+
+    def __init__(self, engine: Host, spec: ComponentSpec, context: TaskContext, instance: Spout) -> None:
+        super().__init__(engine, spec, context, instance)
+        self.instance = instance
+        self.pending = 0
+        """Trees under way."""
+        self._max_pending = value_of("topology.max.spout.pending", spec.config, engine.plan.config)
+        self._emitted = False
+
+    def instance_of(self) -> Component:
+        return self.instance
+
+    def open(self) -> None:
+        self.instance.initialize(self._conf, self.context)
+
+    def ask(self) -> bool:
+        """Let the spout emit, unless too many of its tuples are under way; returns whether it emitted."""
+        if isinstance(self.instance, LogSpout):
+            return False
+        if self._max_pending is not None and self.pending >= self._max_pending:
+            return False
+        self._emitted = False
+        self.guarded(self.instance.next_tuple)
+        return self._emitted
+
+    def emit(
+        self,
+        values: Sequence[Any],
+        *,
+        stream: str,
+        anchors: Sequence[Tuple] | None,
+        direct_task: int | None,
+        message_id: object,
+    ) -> list[int]:
+        declared = self._stream(values, stream)
+        targets = self._targets(declared, values, direct_task)
+        self._emitted = True
+        self.stats.emitted[stream] += 1
+        self.stats.transferred[stream] += len(targets)
+        if message_id is None:
+            for task in targets:
+                self._send(task, values, declared, None, ())
+        elif not self.engine.tracks_trees or not targets:
+            for task in targets:
+                self._send(task, values, declared, None, ())
+            self.acked(message_id, 0.0, tracked=False)
+        else:
+            self._emit_tree(values, declared, targets, message_id)
+        return targets
+
+    def _emit_tree(
+        self, values: Sequence[Any], stream: Stream, targets: Sequence[int], message_id: object
+    ) -> None:
+        root, total = new_id(ID_BITS), 0
+        for task in targets:
+            edge = new_id(ID_BITS)
+            total ^= edge
+            self._send(task, values, stream, {root: edge}, ())
+        self.pending += 1
+        self.engine.begin_tree(root, total, self.context.task, message_id)
+
+    def emit_record(self, values: Sequence[Any], unit: Unit) -> None:
+        """Emit a record of the log: its unit is done when every descendant is."""
+        # Held while the record is sent, so that it is not done before it has been sent everywhere.
+        unit.pending += 1
+        for name, stream in self.spec.streams.items():
+            targets = self._targets(stream, values, None)
+            self.stats.emitted[name] += 1
+            self.stats.transferred[name] += len(targets)
+            for task in targets:
+                self._send(task, values, stream, None, (unit,))
+        unit.release()
+
+    def acked(self, message_id: object, seconds: float, *, tracked: bool = True) -> None:
+        self.pending -= tracked
+        self.stats.acked[self.context.component, "default"] += 1
+        self.stats.complete_seconds += seconds
+        self.guarded(self.instance.ack, message_id)
+
+    def failed(self, message_id: object, reason: str) -> None:
+        self.pending -= 1
+        self.stats.failed[self.context.component, "default"] += 1
+        self.guarded(self.instance.fail, message_id)
+
+    def ack(self, tup: Tuple) -> None:
+        raise TopologyError(f"{self.context.component} is a spout: it has no tuples to ack")
+
+    def fail(self, tup: Tuple) -> None:
+        raise TopologyError(f"{self.context.component} is a spout: it has no tuples to fail")
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        raise TopologyError(f"{self.context.component} is a spout: it has no tuples")
+
+
+class BoltTask(Task):
+    """A task of a bolt."""
+
+    def __init__(self, engine: Host, spec: ComponentSpec, context: TaskContext, instance: Bolt) -> None:
+        super().__init__(engine, spec, context, instance)
+        self.instance = instance
+        self._acks = instance.auto_ack and not instance.holds_tuples
+        self._fails = instance.auto_fail
+        self._process: Callable[[Tuple], object] = (
+            self._write if isinstance(instance, LogBolt) else instance.process
+        )
+
+    def instance_of(self) -> Component:
+        return self.instance
+
+    def open(self) -> None:
+        if isinstance(self.instance, StatefulBolt):
+            self.instance.init_state(self.instance.state)
+        self.instance.initialize(self._conf, self.context)
+
+    def execute(self, tup: Tuple) -> None:
+        """Process a tuple. An error fails it and is reported; the worker goes on."""
+        if tup.stream == TICK_STREAM:
+            self.guarded(self.instance.process_tick, tup)
+            return
+        source = (tup.component, tup.stream)
+        stats, now = self.stats, self.engine.now
+        began = now()
+        self.instance.current = tup
+        try:
+            self._process(tup)
+        except Exception as error:
+            self.report_error(error)
+            if self._fails and not tup.done:
+                self._end(tup, type(error).__name__ + ": " + str(error))
+        else:
+            if self._acks and not tup.done:
+                self.ack(tup)
+        finally:
+            self.instance.current = None
+        stats.executed[source] += 1
+        stats.execute_seconds[source] = stats.execute_seconds.get(source, 0.0) + now() - began
+
+    def _write(self, tup: Tuple) -> None:
+        assert isinstance(self.instance, LogBolt)
+        self.engine.outlet.write(self.instance, tup)
+
+    # Emitting
+
+    def emit(
+        self,
+        values: Sequence[Any],
+        *,
+        stream: str,
+        anchors: Sequence[Tuple] | None,
+        direct_task: int | None,
+        message_id: object,
+    ) -> list[int]:
+        declared = self._stream(values, stream)
+        targets = self._targets(declared, values, direct_task)
+        self.stats.emitted[stream] += 1
+        self.stats.transferred[stream] += len(targets)
+        if not anchors:
+            for task in targets:
+                self._send(task, values, declared, None, ())
+            return targets
+        units = anchors[0].units if len(anchors) == 1 else _units_of(anchors)
+        tracked = [anchor for anchor in anchors if anchor.edges]
+        for task in targets:
+            self._send(task, values, declared, _new_edges(tracked) if tracked else None, units)
+        return targets
+
+    # Acking
+
+    def ack(self, tup: Tuple) -> None:
+        if self._ends_twice(tup):
+            return
+        self.stats.acked[tup.component, tup.stream] += 1
+        if tup.edges:
+            for root, edge in tup.edges.items():
+                self.engine.send_ack(root, edge ^ (tup.children or {}).get(root, 0))
+        for unit in tup.units:
+            unit.release()
+
+    def fail(self, tup: Tuple) -> None:
+        self._end(tup, f"{self.context.component} failed it")
+
+    def _end(self, tup: Tuple, reason: str) -> None:
+        if self._ends_twice(tup):
+            return
+        self.stats.failed[tup.component, tup.stream] += 1
+        for root in tup.edges or ():
+            self.engine.send_fail(root, reason)
+        for unit in tup.units:
+            unit.fail(f"{self.context.component}: {reason}")
+
+    def _ends_twice(self, tup: Tuple) -> bool:
+        if tup.done:
+            self.report_error(
+                f"{self.context.component} acks or fails a tuple a second time, which is ignored: {tup!r}"
+            )
+            return True
+        tup.done = True
+        return False
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        for root in tup.edges or ():
+            self.engine.send_reset(root)
+
+
+class WindowTask(BoltTask):
+    """A task of a windowed bolt: tuples wait for their windows, and are acked when they have left them."""
+
+    def __init__(
+        self, engine: Host, spec: ComponentSpec, context: TaskContext, instance: WindowedBolt
+    ) -> None:
+        super().__init__(engine, spec, context, instance)
+        self._bolt = instance
+        window = instance.window_of()
+        edges = engine.plan.edges_to(context.component)
+        self._late_stream = window.late_stream
+        self.windowing = Windowing(
+            window,
+            [(edge.source, edge.stream.name) for edge in edges],
+            run=self._run_window,
+            expired=self._ack_all,
+            late=self._late,
+        )
+        self._process = self._add
+        self._failing: set[int] = set()
+
+    def _add(self, tup: Tuple) -> None:
+        self.windowing.add(tup, round(self.engine.now() * 1000))
+
+    def run_windows(self) -> None:
+        """Time has passed."""
+        self.windowing.tick(round(self.engine.now() * 1000))
+
+    def _run_window(self, window: TupleWindow) -> None:
+        current, self._bolt.current = self._bolt.current, None
+        try:
+            if not self.guarded(self._bolt.run_window, window):
+                self._failing |= {id(tup) for tup in window}
+        finally:
+            self._bolt.current = current
+
+    def _ack_all(self, tuples: list[Tuple]) -> None:
+        for tup in tuples:
+            if id(tup) in self._failing:
+                self._failing.discard(id(tup))
+                self._end(tup, "a window that held it failed")
+            else:
+                self.ack(tup)
+
+    def _late(self, tup: Tuple) -> None:
+        if self._late_stream is None:
+            logger.info("%s: a tuple came after its window: %r", self.context.component, tup)
+        else:
+            self.emit(
+                [list(tup.values)],
+                stream=self._late_stream,
+                anchors=(tup,),
+                direct_task=None,
+                message_id=None,
+            )
+        self.ack(tup)
+
+
+def _units_of(anchors: Sequence[Tuple]) -> tuple[Unit, ...]:
+    return tuple({id(unit): unit for anchor in anchors for unit in anchor.units}.values())
+
+
+def _new_edges(anchors: Sequence[Tuple]) -> dict[int, int]:
+    """One new edge for each tree and anchor, counted with the anchor until it is acked."""
+    edges: dict[int, int] = {}
+    for anchor in anchors:
+        if anchor.children is None:
+            anchor.children = {}
+        for root in anchor.edges or ():
+            edge = new_id(ID_BITS)
+            edges[root] = edges.get(root, 0) ^ edge
+            anchor.children[root] = anchor.children.get(root, 0) ^ edge
+    return edges
+
+
+def new_instance(spec: ComponentSpec, component: str) -> Component:
+    """An instance for one task, with copies of the spec's arguments: tasks share nothing."""
+    try:
+        arguments, keywords = copy.deepcopy((spec.arguments, dict(spec.keywords)))
+        return spec.component(*arguments, **keywords)
+    except TypeError as error:
+        raise TopologyError(f"{component}: {spec.component.__name__} cannot be created: {error}") from error

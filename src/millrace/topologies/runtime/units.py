@@ -1,0 +1,32 @@
+"""Inputs of a worker: a record of the log, and every tuple inside the worker that descends from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Unit:
+    """One input. Done when all tuples that descend from it in this worker are acked or failed.
+
+    Owned by the worker's loop; not thread-safe.
+    """
+
+    __slots__ = ("_on_done", "failure", "pending")
+
+    def __init__(self, on_done: Callable[[Unit], None]) -> None:
+        self.pending = 0
+        self.failure: str | None = None
+        """Why the input must be delivered again, or given up."""
+        self._on_done = on_done
+
+    def release(self) -> None:
+        """One of the tuples is done."""
+        self.pending -= 1
+        if not self.pending:
+            self._on_done(self)
+
+    def fail(self, reason: str) -> None:
+        """One of the tuples has failed; the others run to their end first."""
+        if self.failure is None:
+            self.failure = reason
+        self.release()
