@@ -23,7 +23,8 @@ from millrace.clock import Clock
 from millrace.cluster.image import BrokerImage, Endpoint
 from millrace.config import BrokerConfig, ConfigError, Listener
 from millrace.disk import Disk
-from millrace.net.connection import Connection, Dispatch
+from millrace.net.connection import Connection
+from millrace.net.replies import Dispatch
 from millrace.net.server import Server
 from millrace.node import Node, open_node
 from millrace.replication.hosted_partitions import HostedPartitions
@@ -123,8 +124,12 @@ class Broker:
         server = Server(
             self._new_client,
             loop=self._loop,
+            # Sockets live in real time, whatever a test's clock shows.
+            clock=Clock(),
+            timers=self._timers,
             max_frame_bytes=self.config.socket_request_max_bytes,
-            max_bytes_in_flight=self.config.queued_max_request_bytes,
+            max_request_bytes=self.config.queued_max_request_bytes,
+            max_unread_bytes=self.config.millrace_queued_max_response_bytes,
             max_connections=self.config.max_connections,
             max_idle_seconds=self.config.connections_max_idle_ms / 1000,
             busy_poll_seconds=self.config.millrace_busy_poll_us / 1e6,

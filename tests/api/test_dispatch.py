@@ -11,7 +11,7 @@ from millrace.api.context import Context
 from millrace.api.dispatch import Dispatcher
 from millrace.deferred import Deferred
 from millrace.errors import Error
-from millrace.net.connection import CloseConnection
+from millrace.net.replies import CloseConnection
 from millrace.wire.frames import encode_request
 from millrace.wire.messages.api_versions import ApiVersionsRequest
 from millrace.wire.messages.metadata import MetadataRequest

@@ -8,7 +8,7 @@ import pytest
 from millrace.api import produce
 from millrace.api.context import Context
 from millrace.errors import Error
-from millrace.net.connection import CloseConnection
+from millrace.net.replies import CloseConnection
 from millrace.wire.compression import Codec
 from millrace.wire.messages.produce import (
     PartitionProduceData,

@@ -8,26 +8,30 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from millrace.net import busy_polling
+from millrace.clock import Clock
 from millrace.net.busy_polling import BusyPolling
 from millrace.testing import Broker
 
 PATIENCE = 200e-6
 
 
-class World:
-    """A loop that is turned by hand, a clock that stands still, and others who want the core."""
+class World(Clock):
+    """A loop that a test turns, a clock that it sets, and other processes that want the core."""
+
+    __slots__ = ("_soon", "now", "others_take", "yields")
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        self.turns_of_others = 0
+        self.yields = 0
         self.others_take = 0.0
         self._soon: deque[Callable[[], None]] = deque()
-        monkeypatch.setattr(busy_polling, "monotonic", lambda: self.now)
         monkeypatch.setattr(os, "sched_yield", self._yield)
 
+    def monotonic(self) -> float:
+        return self.now
+
     def _yield(self) -> None:
-        self.turns_of_others += 1
+        self.yields += 1
         self.now += self.others_take
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -35,7 +39,7 @@ class World:
 
     @property
     def sleeps(self) -> bool:
-        """Whether the loop's next look for events waits for one."""
+        """Whether the loop sleeps when it looks for events next."""
         return not self._soon
 
     def turn(self) -> None:
@@ -50,7 +54,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 @pytest.fixture
 def polling(world: World) -> BusyPolling:
-    return BusyPolling(world, PATIENCE)
+    return BusyPolling(world, world, PATIENCE)
 
 
 def request_after(world: World, polling: BusyPolling, seconds: float) -> None:
@@ -69,16 +73,16 @@ def test_requests_far_apart_let_the_loop_sleep(world: World, polling: BusyPollin
         assert world.sleeps
 
 
-def test_the_loop_stays_awake_after_requests_that_follow_closely(world: World, polling: BusyPolling) -> None:
+def test_requests_that_follow_closely_keep_the_loop_awake(world: World, polling: BusyPolling) -> None:
     request_after(world, polling, 1)
     for _ in range(100):
-        # As long as it takes while the broker still sleeps in between.
+        # The time between requests while the broker still sleeps in between.
         request_after(world, polling, 1.5 * PATIENCE)
         world.turn()
         assert not world.sleeps
 
 
-def test_patience_ends(world: World, polling: BusyPolling) -> None:
+def test_polling_ends_when_no_request_follows(world: World, polling: BusyPolling) -> None:
     request_after(world, polling, 1)
     request_after(world, polling, PATIENCE)
     world.turn()
@@ -90,36 +94,38 @@ def test_patience_ends(world: World, polling: BusyPolling) -> None:
     assert world.sleeps
 
 
-def test_others_have_the_core_at_every_turn_without_a_request(world: World, polling: BusyPolling) -> None:
+def test_every_turn_without_a_request_yields_the_core(world: World, polling: BusyPolling) -> None:
     request_after(world, polling, 1)
     request_after(world, polling, PATIENCE)
     world.turn()
-    assert world.turns_of_others == 0
+    assert world.yields == 0
     for turn in range(1, 10):
         world.turn()
-        assert world.turns_of_others == turn
+        assert world.yields == turn
 
 
-def test_a_core_that_others_want_is_left_to_them(world: World, polling: BusyPolling) -> None:
+def test_polling_ends_when_other_processes_want_the_core(world: World, polling: BusyPolling) -> None:
     world.others_take = 3e-3
     request_after(world, polling, 1)
     request_after(world, polling, PATIENCE)
     world.turn()
     world.turn()
-    assert world.turns_of_others == 1
+    assert world.yields == 1
     assert world.sleeps
 
 
-def test_no_patience_always_sleeps(world: World) -> None:
-    polling = BusyPolling(world, 0.0)
+def test_without_patience_the_loop_always_sleeps(world: World) -> None:
+    polling = BusyPolling(world, world, 0.0)
     for _ in range(10):
         polling.handled()
     assert world.sleeps
 
 
-def test_a_system_without_yielding_always_sleeps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_system_that_cannot_yield_the_loop_always_sleeps(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delattr(os, "sched_yield")
-    polling = BusyPolling(world, PATIENCE)
+    polling = BusyPolling(world, world, PATIENCE)
     for _ in range(10):
         polling.handled()
     assert world.sleeps
@@ -127,7 +133,7 @@ def test_a_system_without_yielding_always_sleeps(world: World, monkeypatch: pyte
 
 @pytest.fixture
 def yields(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    """When a broker of this process let others go first."""
+    """The times at which a broker in this process yielded the core."""
     moments: list[float] = []
     real = os.sched_yield
 
@@ -139,8 +145,8 @@ def yields(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     yield moments
 
 
-async def ask(bootstrap: str, times: int, apart: float) -> None:
-    """ApiVersions over and over, each once the one before it is answered."""
+async def request(bootstrap: str, times: int, apart: float) -> None:
+    """Send ApiVersions requests, each after the response to the one before it."""
     host, port = bootstrap.split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     for _ in range(times):
@@ -151,15 +157,15 @@ async def ask(bootstrap: str, times: int, apart: float) -> None:
     writer.close()
 
 
-async def test_a_broker_looks_out_for_a_client_that_asks_and_asks(yields: list[float]) -> None:
+async def test_a_broker_polls_for_a_client_that_sends_request_after_request(yields: list[float]) -> None:
     with Broker({"millrace.busy.poll.us": "10000"}) as broker:
-        await ask(broker.bootstrap, times=20, apart=0)
+        await request(broker.bootstrap, times=20, apart=0)
         async with asyncio.timeout(10):
             while not yields:
                 await asyncio.sleep(0)
 
 
-async def test_a_broker_that_is_asked_now_and_then_sleeps(yields: list[float]) -> None:
+async def test_a_broker_sleeps_between_occasional_requests(yields: list[float]) -> None:
     with Broker({"millrace.busy.poll.us": "1000"}) as broker:
-        await ask(broker.bootstrap, times=10, apart=0.01)
+        await request(broker.bootstrap, times=10, apart=0.01)
         assert not yields

@@ -1,4 +1,4 @@
-"""Pieces of files on their way to sockets: whole, in order, and to nobody else."""
+"""Pieces of files reach their clients whole and in order, and no other client."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 
 from millrace.net.file_sender import PIPE_BYTES, SPLICED_BYTES, FileSender
 
-# Not a number of pages, and no two pieces of it are alike.
+# Not a whole number of pages, and no two parts are equal.
 CONTENT = b"".join(number.to_bytes(4, "big") for number in range(3 * PIPE_BYTES // 4))[:-3]
 
-# Where Linux's tcp_info has tcpi_data_segs_out.
+# Offset of tcpi_data_segs_out in Linux's tcp_info.
 DATA_PACKETS_SENT = 156
 
 needs_splice = pytest.mark.skipif(not hasattr(os, "splice"), reason="this system has no splice")
@@ -39,7 +39,7 @@ def segment(tmp_path: Path) -> Iterator[int]:
 
 
 class Client:
-    """Both ends of a connection, of which the sending one does not wait."""
+    """Both ends of a connection; the sending end does not block."""
 
     def __init__(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -56,7 +56,7 @@ class Client:
             size -= len(chunk)
 
     def packets_sent(self) -> int:
-        """How many packets with data it took."""
+        """The number of packets with data that were sent."""
         info = self.near.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, DATA_PACKETS_SENT + 4)
         return int.from_bytes(info[DATA_PACKETS_SENT:], sys.byteorder)
 
@@ -88,7 +88,7 @@ def send_all(files: FileSender, client: Client, file: int, position: int, length
 
 
 def send_until_full(files: FileSender, client: Client, file: int) -> int:
-    """Send the file over and over to a client that does not read; returns how much it took."""
+    """Send the file repeatedly to a client that does not read; return how much the kernel took."""
     total = 0
     while True:
         try:
@@ -99,7 +99,7 @@ def send_until_full(files: FileSender, client: Client, file: int) -> int:
 
 
 def open_pipes() -> int:
-    """Ends of pipes only: clients of other tests in this process come and go with sockets."""
+    """The number of open pipe ends; sockets of other tests in this process do not count."""
     links = Path("/proc/self/fd").iterdir()
     return sum(link.is_fifo() for link in links)
 
@@ -113,7 +113,7 @@ def test_a_piece_arrives_whole(
     assert client.received == CONTENT[position : position + length]
 
 
-def test_what_one_client_did_not_take_does_not_reach_another(
+def test_bytes_that_one_client_did_not_take_do_not_reach_another(
     files: FileSender, segment: int, client: Client, other: Client
 ) -> None:
     taken = send_until_full(files, client, segment)
@@ -121,12 +121,12 @@ def test_what_one_client_did_not_take_does_not_reach_another(
     assert other.received == CONTENT[5:]
     client.receive(taken)
     assert client.received == (CONTENT * (taken // len(CONTENT) + 1))[:taken]
-    # It goes on where it stopped.
+    # The first client continues where it stopped.
     send_all(files, client, segment, 77, PIPE_BYTES)
     assert client.received[taken:] == CONTENT[77 : 77 + PIPE_BYTES]
 
 
-def test_a_client_that_is_gone_leaves_nothing_behind(
+def test_a_client_that_closed_its_connection_leaves_nothing_in_the_pipe(
     files: FileSender, segment: int, client: Client, other: Client
 ) -> None:
     client.far.close()
@@ -137,16 +137,14 @@ def test_a_client_that_is_gone_leaves_nothing_behind(
     assert other.received == CONTENT[3 : 3 + PIPE_BYTES]
 
 
-def test_a_file_that_ends_early_is_sent_as_far_as_it_goes(
-    files: FileSender, segment: int, client: Client
-) -> None:
+def test_a_file_that_ends_early_is_sent_to_its_end(files: FileSender, segment: int, client: Client) -> None:
     os.ftruncate(segment, 100_000)
     assert files.send(client.near.fileno(), segment, 0, 200_000, more=False) == 100_000
     assert files.send(client.near.fileno(), segment, 100_000, 100_000, more=False) == 0
 
 
 @needs_splice
-def test_what_follows_shares_the_last_packet(
+def test_following_bytes_share_the_last_packet(
     files: FileSender, segment: int, client: Client, other: Client
 ) -> None:
     length = SPLICED_BYTES + 1
@@ -160,7 +158,7 @@ def test_what_follows_shares_the_last_packet(
 
 
 @needs_splice
-def test_without_a_descriptor_for_the_pipe_files_are_sent_all_the_same(
+def test_files_are_sent_without_a_descriptor_for_the_pipe(
     files: FileSender, segment: int, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none_left(path: str, flags: int) -> int:
@@ -173,7 +171,7 @@ def test_without_a_descriptor_for_the_pipe_files_are_sent_all_the_same(
     assert open_pipes() == before
 
 
-def test_where_the_system_has_no_splice_files_are_sent_all_the_same(
+def test_files_are_sent_on_a_system_without_splice(
     segment: int, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "splice", raising=False)
@@ -182,7 +180,7 @@ def test_where_the_system_has_no_splice_files_are_sent_all_the_same(
 
 
 @needs_splice
-def test_closing_gives_the_pipe_back(segment: int, client: Client) -> None:
+def test_closing_releases_the_pipe(segment: int, client: Client) -> None:
     files = FileSender()
     before = open_pipes()
     send_all(files, client, segment, 0, PIPE_BYTES)

@@ -1,4 +1,4 @@
-"""Requests leave nothing to the garbage collector: each of its runs makes some client wait."""
+"""Requests leave nothing to the garbage collector, whose runs make clients wait."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ def joining_and_leaving(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("work", [waiting_for_a_record, waiting_in_vain, joining_and_leaving])
-def test_what_a_request_took_is_given_back_at_once(broker: Broker, work: Callable[[str], None]) -> None:
+def test_the_memory_of_a_request_is_freed_at_once(broker: Broker, work: Callable[[str], None]) -> None:
     work(broker.bootstrap)
     gc.collect()
     gc.disable()

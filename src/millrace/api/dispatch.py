@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from millrace.api.context import Context
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
-from millrace.net.connection import CloseConnection, LateReply, Reply
+from millrace.net.replies import CloseConnection, LateReply, Reply
 from millrace.wire.codec import decoder
 from millrace.wire.frames import RequestHeader, encode_response, read_request_header
 from millrace.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from millrace.api.context import Context
 from millrace.cluster.image import INTERNAL_TOPICS
 from millrace.errors import Error, KafkaError
-from millrace.net.connection import CloseConnection
+from millrace.net.replies import CloseConnection
 from millrace.replication.partition import Partition
 from millrace.storage.append_origin import AppendOrigin
 from millrace.storage.inspection import InvalidRecords

@@ -129,6 +129,11 @@ class BrokerConfig:
         "Answer consumers that stop asking while there is more for them (librdkafka, when its queue is full)"
         " at the pace of their applications.",
     )
+    millrace_queued_max_response_bytes: int = long(
+        128 << 20,
+        "Bytes of responses that may wait in memory for clients to read them; beyond this, connections of the"
+        " slowest readers are closed. -1 is no limit.",
+    )
     num_partitions: int = integer(
         1, "Partitions of a topic that is created without saying how many.", at_least=1
     )

@@ -1,1 +1,1 @@
-"""Network: listeners, connections and their backpressure; knows frames, not what is in them."""
+"""Network: listeners, connections and flow control. Knows frames, not their content."""

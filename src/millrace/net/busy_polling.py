@@ -1,22 +1,24 @@
-"""Looking for the next request without going to sleep, while requests come one close upon another.
+"""Looking for the next request without going to sleep, while requests follow each other closely.
 
-A client that waits for each answer leaves the broker idle for a moment. Putting a core to sleep and waking it
-again takes about as long on a virtual machine, where both go through the host, and finds the caches cold.
+A client that waits for each response leaves the broker idle for a moment. On a virtual machine, putting a
+core to sleep and waking it again goes through the host, takes about as long as that moment, and leaves the
+caches cold.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from time import monotonic
 from typing import Protocol
 
-# A request that finds the broker asleep comes that much later than one which it looks out for.
+from millrace.clock import Clock
+
+# A request that finds the broker asleep arrives this much later than one it was polling for.
 WAKING_FACTOR = 2
 
 
 class Loop(Protocol):
-    """What an event loop is needed for here."""
+    """The part of an event loop that is used here."""
 
     def call_soon(self, callback: Callable[[], None], /) -> object: ...
 
@@ -24,19 +26,20 @@ class Loop(Protocol):
 class BusyPolling:
     """Owned by the broker loop; not thread-safe."""
 
-    __slots__ = ("_handled", "_last", "_loop", "_patience", "_polling")
+    __slots__ = ("_clock", "_handled", "_last", "_loop", "_patience", "_polling")
 
-    def __init__(self, loop: Loop, patience_seconds: float) -> None:
+    def __init__(self, loop: Loop, clock: Clock, patience_seconds: float) -> None:
         self._loop = loop
-        # Without a way to let others go first it would take the core from the very client it waits for.
+        self._clock = clock
+        # Without a way to yield it would take the core from the very client it waits for.
         self._patience = patience_seconds if hasattr(os, "sched_yield") else 0.0
         self._last = 0.0
         self._handled = False
         self._polling = False
 
     def handled(self) -> None:
-        """Requests have been handled: stay awake for more if those before them were close."""
-        now = monotonic()
+        """Requests have been handled: stay awake for more if the previous ones were close."""
+        now = self._clock.monotonic()
         if not self._polling and now - self._last < self._patience * WAKING_FACTOR:
             self._polling = True
             self._loop.call_soon(self._turn)
@@ -44,15 +47,15 @@ class BusyPolling:
         self._handled = True
 
     def _turn(self) -> None:
-        """Keep the loop from sleeping for one turn, and let others have the core meanwhile.
+        """Keep the loop from sleeping for one turn, and yield the core meanwhile.
 
-        On a core that others want, patience is over by the time it is given back.
+        If other processes want the core, patience is over by the time they give it back.
         """
         if self._handled:
             self._handled = False
         else:
             os.sched_yield()
-            if monotonic() - self._last > self._patience:
+            if self._clock.monotonic() - self._last > self._patience:
                 self._polling = False
                 return
         self._loop.call_soon(self._turn)

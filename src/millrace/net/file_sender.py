@@ -5,41 +5,41 @@ from __future__ import annotations
 import fcntl
 import os
 
-# As much as a pipe may hold without privileges, unless the system says otherwise.
+# The largest pipe that Linux grants to unprivileged users by default.
 PIPE_BYTES = 1024 * 1024
-# Below this a pipe of one's own gains nothing: it is what the kernel moves at once anyway.
+# Up to this size `sendfile` is as good: the kernel moves that much at once.
 SPLICED_BYTES = 64 * 1024
-# Where there is no pipe: the most in one call, which goes on for as long as the client keeps up.
+# The most that one `sendfile` call sends; without a limit it would last as long as the client keeps up.
 SENDFILE_BYTES = 4 * 1024 * 1024
 
 
 class FileSender:
-    """Moves pages of files to any connection by way of a pipe, which is empty between two calls.
+    """Moves pages of files to sockets through a pipe, which is empty between two calls.
 
-    `sendfile` does the same with a pipe of 64 KB inside the kernel, looks the file up anew for each filling,
-    and ends every piece with a packet that is not full. Owned by the broker loop; not thread-safe.
+    `sendfile` does the same with a 64 KB pipe inside the kernel, looks the file up again each time it fills
+    the pipe, and ends every piece with a packet that is not full. Owned by the broker loop; not thread-safe.
     """
 
     __slots__ = ("_descriptors", "_is_closed")
 
     def __init__(self) -> None:
-        # The pipe's two ends and where leftovers go, opened when first needed.
+        # The two ends of the pipe and /dev/null for leftovers, opened when first needed.
         self._descriptors: list[int] = []
         self._is_closed = not hasattr(os, "splice")
 
     def send(self, sock: int, file: int, position: int, length: int, *, more: bool) -> int:
-        """Send as much as the socket takes at once, and say how much; `more` is what follows behind it."""
+        """Send as much as the socket takes and return how much; `more` announces that something follows."""
         if length <= SPLICED_BYTES or not (self._descriptors or self._open()):
             return os.sendfile(sock, file, position, min(length, SENDFILE_BYTES))
         source, sink, nowhere = self._descriptors
         waiting = filled = os.splice(file, sink, min(length, PIPE_BYTES), position)
         try:
-            # Packets are filled up from what comes next.
+            # The kernel fills the last packet with what follows.
             flags = os.SPLICE_F_MORE if more or filled < length else 0
             waiting -= os.splice(source, sock, filled, flags=flags) if filled else 0
             return filled - waiting
         finally:
-            # The next piece may be another client's.
+            # The next piece may be for another client.
             while waiting:
                 waiting -= os.splice(source, nowhere, waiting)
 
@@ -51,12 +51,12 @@ class FileSender:
                 self._descriptors.append(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))
                 fcntl.fcntl(self._descriptors[0], fcntl.F_SETPIPE_SZ, PIPE_BYTES)
             except OSError:
-                # Too many open files, or too many pipes: it goes without.
+                # Too many open files or too many pipes: `sendfile` serves from now on.
                 self.close()
         return bool(self._descriptors)
 
     def close(self) -> None:
-        """Let go of the pipe, for good."""
+        """Close the pipe; later pieces are sent without it."""
         self._is_closed = True
         while self._descriptors:
             os.close(self._descriptors.pop())

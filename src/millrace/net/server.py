@@ -1,4 +1,4 @@
-"""Listeners: accept clients, keep count of them, close the idle ones."""
+"""Listeners: accept clients, count them, and close those that are idle or stalled."""
 
 from __future__ import annotations
 
@@ -7,31 +7,30 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
+from millrace.clock import Clock
 from millrace.net.buffers import FrameBuffers
 from millrace.net.busy_polling import BusyPolling
-from millrace.net.connection import Connection, Dispatch
+from millrace.net.connection import Connection, Shared
 from millrace.net.file_sender import FileSender
+from millrace.net.replies import Dispatch
+from millrace.net.transport import PlainTransport
+from millrace.net.tuning import SocketTuning
+from millrace.net.turns import Turns
+from millrace.net.unread_replies import UnreadReplies
+from millrace.timers import Timers
 
 logger = logging.getLogger(__name__)
 
 ACCEPTS_PER_TURN = 64
 BACKLOG = 1024
-# How long accepting rests when the process has no file descriptor left for one more client.
-ACCEPT_PAUSE_SECONDS = 1.0
-SWEEP_SECONDS = 1.0
-# Once others wait for memory, a half-sent frame may be slow no longer than this.
-MAX_STALL_SECONDS = 5.0
+# Accepting pauses this long when the process has no file descriptor left for another client.
+ACCEPT_PAUSE_MS = 1000
+IDLE_SWEEP_MS = 1000
+# While memory is short, stalled connections are looked for this often.
+STALLED_SWEEP_MS = 100
 EVERY_INTERFACE = ("", "::")
-# Within the machine nothing is congested, and BBR, where it is the system's choice, sets a timer for each
-# packet; a connection that began with it goes on doing so under any other. Reno is in every Linux kernel and
-# open to every user; other systems have no such choice. Clients of other machines get what the system chose.
-UNPACED = b"reno"
-# Room for an answer of several partitions, which then leaves at one go. What waits there are pages of files,
-# held and not copied; clients of other machines, which may be slow to take them, get what the system chose.
-LOCAL_SEND_BUFFER_BYTES = 4 * 1024 * 1024
 
 NewClient = Callable[[Connection, str, int], Dispatch]
 """Given the connection, the client's host and the index of its listener: what handles its frames."""
@@ -45,28 +44,37 @@ class Server:
         new_client: NewClient,
         *,
         loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        timers: Timers,
         max_frame_bytes: int,
-        max_bytes_in_flight: int,
+        max_request_bytes: int,
+        max_unread_bytes: int,
         max_connections: int,
         max_idle_seconds: float,
         busy_poll_seconds: float = 0.0,
     ) -> None:
         self._new_client = new_client
         self._loop = loop
-        self._max_frame_bytes = max_frame_bytes
+        self._clock = clock
+        self._timers = timers
         self._max_connections = max_connections
         self._max_idle_seconds = max_idle_seconds
-        self._buffers = FrameBuffers(max_bytes_in_flight)
-        self._busy_polling = BusyPolling(loop, busy_poll_seconds)
         self._files = FileSender()
-        self._congestion_control = _congestion_control()
-        self._has_large_send_buffers = _has_large_send_buffers()
+        self._tuning = SocketTuning()
+        self._shared = Shared(
+            clock=clock,
+            buffers=FrameBuffers(max_request_bytes, self._on_short_memory),
+            unread_replies=UnreadReplies(max_unread_bytes, clock),
+            turns=Turns(loop, clock),
+            busy_polling=BusyPolling(loop, clock, busy_poll_seconds),
+            max_frame_bytes=max_frame_bytes,
+        )
         self._listening: list[socket.socket] = []
-        self._sweep: asyncio.TimerHandle | None = None
+        self._looks_for_stalled = False
         self.connections: set[Connection] = set()
 
     def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Take an address without accepting yet; port 0 picks a free one. Returns what was bound."""
+        """Take an address without accepting yet; port 0 picks a free one. Returns the bound address."""
         family, address = _address_to_bind(host, port)
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -74,7 +82,7 @@ class Server:
             if family == socket.AF_INET6 and host in EVERY_INTERFACE:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             sock.bind(address)
-            _set_congestion_control(sock, UNPACED)
+            self._tuning.tune_listener(sock)
             sock.listen(BACKLOG)
             sock.setblocking(False)
         except OSError:
@@ -88,7 +96,9 @@ class Server:
         """Serve every bound address."""
         for index, sock in enumerate(self._listening):
             self._loop.add_reader(sock.fileno(), self._accept, sock, index)
-        self._close_idle()
+        self._timers.schedule((self, "idle"), IDLE_SWEEP_MS, self._close_idle)
+
+    # Accepting
 
     def _accept(self, listening: socket.socket, index: int) -> None:
         for _ in range(ACCEPTS_PER_TURN):
@@ -97,7 +107,7 @@ class Server:
             except BlockingIOError:
                 return
             except ConnectionAbortedError:
-                # This one is gone already; others may wait behind it.
+                # This client has closed already; others may wait behind it.
                 continue
             except OSError as error:
                 self._pause_accepting(listening, index, error)
@@ -113,14 +123,16 @@ class Server:
         else:
             logger.error("cannot accept a connection: %s", error)
         self._loop.remove_reader(listening.fileno())
-        self._loop.call_later(ACCEPT_PAUSE_SECONDS, self._resume_accepting, listening, index)
+        self._timers.schedule(
+            (self, "accept", index), ACCEPT_PAUSE_MS, lambda: self._resume_accepting(listening, index)
+        )
 
     def _resume_accepting(self, listening: socket.socket, index: int) -> None:
         if listening.fileno() >= 0:
             self._loop.add_reader(listening.fileno(), self._accept, listening, index)
 
     def _welcome(self, sock: socket.socket, address: tuple[str, int], index: int) -> None:
-        # Where one socket serves both families, IPv4 clients come under an address of IPv6.
+        # If one socket serves both families, IPv4 clients have IPv6 addresses.
         host = address[0].removeprefix("::ffff:")
         if len(self.connections) >= self._max_connections:
             logger.warning(
@@ -129,77 +141,57 @@ class Server:
             sock.close()
             return
         sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if address[0] != sock.getsockname()[0]:
-            _set_congestion_control(sock, self._congestion_control)
-        elif self._has_large_send_buffers:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LOCAL_SEND_BUFFER_BYTES)
-        connection = Connection(
-            sock,
-            f"{host}:{address[1]}",
-            loop=self._loop,
-            buffers=self._buffers,
-            busy_polling=self._busy_polling,
-            files=self._files,
-            max_frame_bytes=self._max_frame_bytes,
-            on_close=self.connections.discard,
-        )
+        self._tuning.tune_client(sock, is_local=address[0] == sock.getsockname()[0])
+        transport = PlainTransport(sock, f"{host}:{address[1]}", loop=self._loop, files=self._files)
+        connection = Connection(transport, self._shared, self.connections.discard)
         self.connections.add(connection)
         connection.start(self._new_client(connection, host, index))
 
+    # Idle and stalled connections
+
     def _close_idle(self) -> None:
-        now = self._loop.time()
+        now = self._clock.monotonic()
         for connection in list(self.connections):
             idle_seconds = now - connection.last_active
-            if idle_seconds > SWEEP_SECONDS:
-                # It sends more slowly than it seemed, or nothing.
-                connection.await_bytes(1)
             if 0 < self._max_idle_seconds < idle_seconds:
                 connection.close("idle for longer than connections.max.idle.ms")
-            elif self._buffers.short and connection.stalls(now, MAX_STALL_SECONDS):
-                logger.warning(
-                    "closing the connection of %s: it stalls in a request while memory is short",
-                    connection.peer,
-                )
-                connection.close("stalled")
-        self._sweep = self._loop.call_later(SWEEP_SECONDS, self._close_idle)
+            elif idle_seconds * 1000 > IDLE_SWEEP_MS:
+                connection.rest()
+        self._timers.schedule((self, "idle"), IDLE_SWEEP_MS, self._close_idle)
+
+    def _on_short_memory(self) -> None:
+        if not self._looks_for_stalled:
+            self._looks_for_stalled = True
+            self._loop.call_soon(self._close_stalled)
+
+    def _close_stalled(self) -> None:
+        """Close every client that holds memory and hardly sends, for as long as others wait for memory."""
+        self._looks_for_stalled = False
+        now = self._clock.monotonic()
+        for connection in [connection for connection in self.connections if connection.stalls(now)]:
+            logger.warning(
+                "closing the connection of %s: it stalls in a request while memory is short", connection.peer
+            )
+            connection.close("stalled")
+        if self._shared.buffers.is_short and self._listening:
+            self._looks_for_stalled = True
+            self._timers.schedule((self, "stalled"), STALLED_SWEEP_MS, self._close_stalled)
 
     def stop(self) -> None:
         """Stop accepting and close every connection."""
-        if self._sweep is not None:
-            self._sweep.cancel()
+        for name in ("idle", "stalled"):
+            self._timers.cancel((self, name))
         for sock in self._listening:
             self._loop.remove_reader(sock.fileno())
             sock.close()
+        self._listening.clear()
         for connection in list(self.connections):
             connection.close("the broker stops")
         self._files.close()
 
 
-def _congestion_control() -> bytes:
-    """What the system gives to new connections; nothing where it has no choice, or does not tell."""
-    if hasattr(socket, "TCP_CONGESTION"):
-        with suppress(OSError), socket.socket() as sock:
-            return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
-    return b""
-
-
-def _set_congestion_control(sock: socket.socket, name: bytes) -> None:
-    if hasattr(socket, "TCP_CONGESTION"):
-        with suppress(OSError):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name)
-
-
-def _has_large_send_buffers() -> bool:
-    """Whether the system grants them; where it gives less, what it grows by itself is larger."""
-    with suppress(OSError), socket.socket() as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LOCAL_SEND_BUFFER_BYTES)
-        return sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= LOCAL_SEND_BUFFER_BYTES
-    return False
-
-
 def _address_to_bind(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
-    """Every interface is both families where the system can; of a name that has both, IPv4, as in Java."""
+    """Every interface means both families; for a name that has addresses of both, IPv4 wins, as in Java."""
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     preferred = socket.AF_INET6 if host in EVERY_INTERFACE and socket.has_dualstack_ipv6() else socket.AF_INET
     family, _, _, _, address = min(found, key=lambda info: info[0] != preferred)

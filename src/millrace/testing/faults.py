@@ -12,7 +12,7 @@ from millrace.api.context import Context
 from millrace.api.dispatch import Handler
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
-from millrace.net.connection import CloseConnection
+from millrace.net.replies import CloseConnection
 from millrace.testing.failed_response import failed_response
 
 Fault: TypeAlias = "Callable[[Context, Handler, Any], Any]"

@@ -25,7 +25,7 @@ PATIENCE_SECONDS = 60
 
 
 async def connect(port: int) -> socket.socket:
-    """A client that has said hello and nothing more."""
+    """A client that has sent one request."""
     loop = asyncio.get_running_loop()
     sock = socket.socket()
     sock.setblocking(False)
@@ -36,7 +36,7 @@ async def connect(port: int) -> socket.socket:
     return sock
 
 
-async def test_a_thousand_idle_connections_cost_little() -> None:
+async def test_a_thousand_idle_connections_take_little_memory_and_cpu() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 2 * CONNECTIONS:
         pytest.skip(f"only {hard} files may be open here")
