@@ -19,7 +19,8 @@ from millrace.wire.messages.produce import PartitionProduceData, ProduceRequest,
 
 from ..records import batch
 from ..waiting import until
-from .raw import CLIENT_ID, RawClient
+from ..wire_client import WireClient
+from .raw import RawClient
 
 TOPIC = "shared"
 PRODUCE_VERSION, FETCH_VERSION = 9, 11
@@ -30,9 +31,9 @@ PATIENCE_SECONDS = 10
 @pytest.fixture
 def broker() -> Iterator[BrokerProcess]:
     properties = {"millrace.queued.max.response.bytes": str(100_000)}
-    with BrokerProcess(properties) as broker, RawClient(broker.bootstrap) as client:
+    with BrokerProcess(properties) as broker, WireClient(broker.bootstrap) as client:
         topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
-        client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
+        client.send(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
         yield broker
 
 
@@ -42,7 +43,7 @@ def produce(record_bytes: int) -> ProduceRequest:
 
 
 def produce_frame(record_bytes: int) -> bytes:
-    return encode_request(produce(record_bytes), PRODUCE_VERSION, 1, CLIENT_ID)
+    return encode_request(produce(record_bytes), PRODUCE_VERSION, 1, "greedy")
 
 
 @pytest.mark.parametrize("connections", [400, 1000])
@@ -98,11 +99,11 @@ def test_pipelining_clients_do_not_delay_one_that_sends_single_requests(broker: 
     )
     greedy.start()
     try:
-        with RawClient(broker.bootstrap) as modest:
+        with WireClient(broker.bootstrap) as modest:
             until(lambda: end_offset(modest) > 10_000)
             began = time.monotonic()
             for _ in range(50):
-                modest.ask(produce(100), PRODUCE_VERSION)
+                modest.send(produce(100), PRODUCE_VERSION)
                 time.sleep(0.005)
             assert time.monotonic() - began < PATIENCE_SECONDS
     finally:
@@ -110,8 +111,8 @@ def test_pipelining_clients_do_not_delay_one_that_sends_single_requests(broker: 
         greedy.join()
 
 
-def end_offset(client: RawClient) -> int:
-    response = client.ask(produce(1), PRODUCE_VERSION)
+def end_offset(client: WireClient) -> int:
+    response = client.send(produce(1), PRODUCE_VERSION)
     offset: int = response.responses[0].partition_responses[0].base_offset
     return offset
 
@@ -121,14 +122,14 @@ def test_clients_that_do_not_read_are_closed_when_too_much_waits_for_them(broker
     fetch = FetchRequest(
         max_wait_ms=0, max_bytes=1 << 20, topics=[FetchTopic(topic=TOPIC, partitions=[partition])]
     )
-    requests = encode_request(fetch, FETCH_VERSION, 1, CLIENT_ID) * 2000
-    with RawClient(broker.bootstrap) as honest, contextlib.ExitStack() as clients:
+    requests = encode_request(fetch, FETCH_VERSION, 1, "greedy") * 2000
+    with WireClient(broker.bootstrap) as honest, contextlib.ExitStack() as clients:
         # Few records are copied into the response instead of being sent from their file.
-        honest.ask(produce(15_000), PRODUCE_VERSION)
+        honest.send(produce(15_000), PRODUCE_VERSION)
         for _ in range(20):
             silent = clients.enter_context(RawClient(broker.bootstrap, receive_buffer_bytes=4096))
             silent.send(requests)
         until(lambda: "slow to read its responses" in broker.log_file.read_text())
         for _ in range(20):
-            response = honest.ask(fetch, FETCH_VERSION)
+            response = honest.send(fetch, FETCH_VERSION)
             assert len(response.responses[0].partitions[0].records) > 15_000
