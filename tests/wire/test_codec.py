@@ -3,7 +3,16 @@ import tracemalloc
 import pytest
 
 from millrace.errors import Error, KafkaError
-from millrace.wire.codec import MalformedMessage, decode, decoder, encode, encoder
+from millrace.wire.codec import (
+    LongRequest,
+    MalformedMessage,
+    decode,
+    decoder,
+    decoder_in_steps,
+    encode,
+    encoder,
+)
+from millrace.wire.decoding import MAX_SHORT_REQUEST_ELEMENTS
 from millrace.wire.encoding import INLINE_RECORDS_BYTES
 from millrace.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from millrace.wire.messages.create_topics import CreateTopicsRequest
@@ -15,7 +24,12 @@ from millrace.wire.messages.fetch import (
     PartitionData,
 )
 from millrace.wire.messages.heartbeat import HeartbeatRequest
-from millrace.wire.messages.metadata import MetadataRequest
+from millrace.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from millrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from millrace.wire.schema import Message, Struct, array, boolean, float64, int8, int32, octets, string, uint16
 from millrace.wire.varint import read_uvarint, uvarint
@@ -191,6 +205,23 @@ def test_versions_that_do_not_exist_are_unsupported(version: int) -> None:
         with pytest.raises(KafkaError, match="ApiVersionsRequest has versions 0 to 4") as raised:
             compiled(ApiVersionsRequest, version)
         assert raised.value.error is Error.UNSUPPORTED_VERSION
+
+
+def test_only_the_decoder_in_steps_takes_long_requests() -> None:
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name="t") for _ in range(MAX_SHORT_REQUEST_ELEMENTS + 1)]
+    )
+    encoded = encode(request, 9)
+    with pytest.raises(LongRequest):
+        decoder(MetadataRequest, 9)(encoded, 0)
+    steps = decoder_in_steps(MetadataRequest, 9)(encoded, 0)
+    assert sum(1 for _ in steps) > MAX_SHORT_REQUEST_ELEMENTS
+    assert decode(MetadataRequest, 9, encoded)[0] == request
+
+
+def test_responses_of_any_length_are_decoded_in_one_go() -> None:
+    response = MetadataResponse(topics=[MetadataResponseTopic(name="t") for _ in range(2000)])
+    assert decoder(MetadataResponse, 9)(encode(response, 9), 0)[0] == response
 
 
 def test_functions_are_compiled_once() -> None:

@@ -20,8 +20,9 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
+from millrace.steps import finish_at_once
 from millrace.wire import messages
-from millrace.wire.codec import MalformedMessage, decode, encode
+from millrace.wire.codec import MalformedMessage, decode, decoder_in_steps, encode, encoder_in_steps
 from millrace.wire.schema import (
     ZERO_UUID,
     Array,
@@ -137,6 +138,21 @@ def test_random_messages_survive_the_wire_in_every_version(
         received, end = decode(message, version, b"before" + encoded + b"after", len(b"before"))
         assert received == sent
         assert end == len(b"before") + len(encoded)
+
+
+@every_message
+@fewest
+@given(data=st.data())
+def test_messages_are_the_same_bytes_and_values_in_steps(message: type[Message], data: st.DataObject) -> None:
+    drawn = data.draw(structs(message))
+    for version in {message.versions[0], message.versions[-1]}:
+        sent = as_of(drawn, version)
+        out, chunks = bytearray(), []
+        rest = finish_at_once(encoder_in_steps(message, version)(sent, out, chunks))
+        encoded = b"".join([*chunks, rest])
+        assert encoded == encode(sent, version)
+        decoded = finish_at_once(decoder_in_steps(message, version)(encoded, 0))
+        assert decoded == decode(message, version, encoded)
 
 
 @every_message

@@ -5,12 +5,23 @@ from functools import cache
 from typing import Any, TypeVar
 
 from millrace.errors import Error, KafkaError
-from millrace.wire.decoding import MalformedMessage, decoder_source
+from millrace.steps import Steps, finish_at_once
+from millrace.wire.decoding import LongRequest, MalformedMessage, decoder_source
 from millrace.wire.encoding import encoder_source
 from millrace.wire.schema import Message
 from millrace.wire.varint import Buffer
 
-__all__ = ["Chunk", "MalformedMessage", "decode", "decoder", "encode", "encoder"]
+__all__ = [
+    "Chunk",
+    "LongRequest",
+    "MalformedMessage",
+    "decode",
+    "decoder",
+    "decoder_in_steps",
+    "encode",
+    "encoder",
+    "encoder_in_steps",
+]
 
 M = TypeVar("M", bound=Message)
 
@@ -23,9 +34,19 @@ Encoder = Callable[[M, bytearray, list[Chunk]], bytearray]
 
 @cache
 def decoder(message: type[Message], version: int) -> Decoder[Any]:
-    """The function (buffer, position) -> (message, position after it)."""
+    """The function (buffer, position) -> (message, position after it).
+
+    It raises LongRequest for a request that has to be decoded in steps.
+    """
     _check_version(message, version)
     return decoder_source(message, version)
+
+
+@cache
+def decoder_in_steps(message: type[Message], version: int) -> Callable[[Buffer, int], Steps[tuple[Any, int]]]:
+    """The same as a generator, which yields after each element."""
+    _check_version(message, version)
+    return decoder_source(message, version, in_steps=True)
 
 
 @cache
@@ -39,9 +60,22 @@ def encoder(message: type[Message], version: int) -> Encoder[Any]:
     return encoder_source(message, version)
 
 
+@cache
+def encoder_in_steps(
+    message: type[Message], version: int
+) -> Callable[[Any, bytearray, list[Chunk]], Steps[bytearray]]:
+    """The same as a generator, which yields after each element."""
+    _check_version(message, version)
+    return encoder_source(message, version, in_steps=True)
+
+
 def decode(message: type[M], version: int, buffer: Buffer, position: int = 0) -> tuple[M, int]:
     """The message at a position of a buffer, and the position after it."""
-    decoded: tuple[M, int] = decoder(message, version)(buffer, position)
+    decoded: tuple[M, int]
+    try:
+        decoded = decoder(message, version)(buffer, position)
+    except LongRequest:
+        decoded = finish_at_once(decoder_in_steps(message, version)(buffer, position))
     return decoded
 
 

@@ -25,6 +25,8 @@ from millrace.wire.varint import read_uvarint
 # Objects are many times as large as the bytes they are made from, and tags take a while to skip; no real
 # client comes near this.
 MAX_REQUEST_ELEMENTS = 100_000
+# A request of more elements is decoded in steps: it would take milliseconds, and other clients wait.
+MAX_SHORT_REQUEST_ELEMENTS = 1000
 
 
 class MalformedMessage(KafkaError):
@@ -34,14 +36,21 @@ class MalformedMessage(KafkaError):
         super().__init__(Error.INVALID_REQUEST, message)
 
 
-def decoder_source(message: type[Message], version: int) -> Callable[..., Any]:
-    """Compile the decoder: (buffer, position) -> (message, position after it)."""
-    return _Decoder(message, version).compile()
+class LongRequest(Exception):
+    """A request has too many elements to be decoded in one go."""
+
+
+def decoder_source(message: type[Message], version: int, *, in_steps: bool = False) -> Callable[..., Any]:
+    """Compile the decoder: (buffer, position) -> (message, position after it), or a generator of that.
+
+    The decoder of a request raises LongRequest for one that only the generator should decode.
+    """
+    return _Decoder(message, version, in_steps).compile()
 
 
 class _Decoder(Source):
-    def __init__(self, message: type[Message], version: int) -> None:
-        super().__init__(message, version)
+    def __init__(self, message: type[Message], version: int, in_steps: bool) -> None:
+        super().__init__(message, version, in_steps)
         # Fixed-width reads that wait to be done by one `struct` call: formats and where the values go.
         self._formats: list[str] = []
         self._targets: list[str] = []
@@ -51,6 +60,7 @@ class _Decoder(Source):
         self.refer("read_uvarint", read_uvarint)
         self.refer("LayoutError", LayoutError)
         self.refer("MalformedMessage", MalformedMessage)
+        self.refer("LongRequest", LongRequest)
 
     def compile(self) -> Callable[..., Any]:
         name = f"{self.message.__name__} v{self.version}"
@@ -59,10 +69,12 @@ class _Decoder(Source):
                 self.line("buffer = memoryview(buffer)")
             self.line("limit = len(buffer)")
             if self._is_request:
-                self.line(f"room = {MAX_REQUEST_ELEMENTS}")
+                room = MAX_REQUEST_ELEMENTS if self.in_steps else MAX_SHORT_REQUEST_ELEMENTS
+                self.line(f"room = {room}")
             with self.block("try:"):
                 decoded = self._struct(self.message)
                 self._flush()
+                self.end_step()
                 self.line(f"return {decoded}, position")
             with self.block("except (LayoutError, IndexError, ValueError) as reason:"):
                 self.line(f'raise MalformedMessage(f"{name}: {{reason}}") from None')
@@ -182,12 +194,17 @@ class _Decoder(Source):
                 self._value(element, False, decoded)
             self._flush()
             self.line(f"{elements}.append({decoded})")
+            self.end_step()
 
     def _take_room(self, count: str) -> None:
-        if self._is_request:
-            self.line(f"room -= {count}")
-            with self.block("if room < 0:"):
+        if not self._is_request:
+            return
+        self.line(f"room -= {count}")
+        with self.block("if room < 0:"):
+            if self.in_steps:
                 self.line(f'raise ValueError("more than {MAX_REQUEST_ELEMENTS} elements and tags")')
+            else:
+                self.line("raise LongRequest")
 
     def _tags(self, struct: str, tagged: list[tuple[str, Field]]) -> None:
         tags = self.variable("tags")
@@ -199,6 +216,7 @@ class _Decoder(Source):
             self._take_room(tags)
             with self.block(f"for _ in range({tags}):"):
                 self._tag(struct, tagged)
+                self.end_step()
 
     def _tag(self, struct: str, tagged: list[tuple[str, Field]]) -> None:
         tag, end = self.variable("tag"), self.variable("end")

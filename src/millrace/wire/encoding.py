@@ -14,14 +14,14 @@ INLINE_RECORDS_BYTES = 16 * 1024
 BYTES_LIKE = (bytes, bytearray, memoryview)
 
 
-def encoder_source(message: type[Message], version: int) -> Callable[..., Any]:
-    """Compile the encoder: (message, out, chunks) -> the bytearray to go on with."""
-    return _Encoder(message, version).compile()
+def encoder_source(message: type[Message], version: int, *, in_steps: bool = False) -> Callable[..., Any]:
+    """Compile the encoder: (message, out, chunks) -> the bytearray to go on with, or a generator of that."""
+    return _Encoder(message, version, in_steps).compile()
 
 
 class _Encoder(Source):
-    def __init__(self, message: type[Message], version: int) -> None:
-        super().__init__(message, version)
+    def __init__(self, message: type[Message], version: int, in_steps: bool) -> None:
+        super().__init__(message, version, in_steps)
         self._out = "out"
         # Fixed-width writes that wait to be done by one `struct` call: formats and the values' expressions.
         self._formats: list[str] = []
@@ -34,6 +34,7 @@ class _Encoder(Source):
         with self.block("def encode(message, out, chunks):"):
             self._struct("message", self.message)
             self._flush()
+            self.end_step()
             self.line("return out")
         return self.function("encode")
 
@@ -129,11 +130,13 @@ class _Encoder(Source):
                 with self.block(f"for {struct} in {elements}:"):
                     self._struct(struct, declaration)
                     self._flush()
+                    self.end_step()
             case simple:
                 element = self.variable("element")
                 with self.block(f"for {element} in {elements}:"):
                     self._value(simple, False, element)
                     self._flush()
+                    self.end_step()
 
     def _nested(self, type: Nested, nullable: bool, value: str) -> None:
         struct = self.variable("struct")

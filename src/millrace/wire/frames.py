@@ -4,7 +4,8 @@ from struct import Struct as Layout
 from struct import error as LayoutError
 from typing import NamedTuple, TypeVar
 
-from millrace.wire.codec import Chunk, MalformedMessage, decode, encoder
+from millrace.steps import Steps
+from millrace.wire.codec import Chunk, MalformedMessage, decode, encoder, encoder_in_steps
 from millrace.wire.schema import Request, Response
 from millrace.wire.varint import Buffer, skip_tags
 
@@ -63,6 +64,17 @@ def encode_response(response: Response, api_version: int, correlation_id: int) -
         chunks.append(rest)
     size = len(rest) if len(chunks) == 1 else sum(map(len, chunks))
     _SIZE_AND_CORRELATION_ID.pack_into(chunks[0], 0, size - _SIZE.size, correlation_id)
+    return chunks
+
+
+def encode_response_in_steps(response: Response, api_version: int, correlation_id: int) -> Steps[list[Chunk]]:
+    """The same as a generator, which yields after each element of a response that may be long."""
+    out = bytearray(8)
+    if api_version >= response.flexible_from and response.request.api_key != API_VERSIONS:
+        out.append(0)
+    chunks: list[Chunk] = []
+    chunks.append((yield from encoder_in_steps(type(response), api_version)(response, out, chunks)))
+    _SIZE_AND_CORRELATION_ID.pack_into(chunks[0], 0, sum(map(len, chunks)) - _SIZE.size, correlation_id)
     return chunks
 
 

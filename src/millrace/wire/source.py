@@ -9,11 +9,15 @@ from millrace.wire.schema import Field, Fixed, Message, Nested, String, Struct, 
 
 
 class Source:
-    """The body of one function for one version of one message, and the objects it refers to."""
+    """The body of one function for one version of one message, and the objects it refers to.
 
-    def __init__(self, message: type[Message], version: int) -> None:
+    With `in_steps` the function is a generator that yields after each element of each array.
+    """
+
+    def __init__(self, message: type[Message], version: int, in_steps: bool) -> None:
         self.message = message
         self.version = version
+        self.in_steps = in_steps
         self.flexible = version >= message.flexible_from
         self._lines: list[str] = []
         self._depth = 0
@@ -29,6 +33,10 @@ class Source:
         self._depth += 1
         yield
         self._depth -= 1
+
+    def end_step(self) -> None:
+        if self.in_steps:
+            self.line("yield")
 
     def variable(self, meaning: str) -> str:
         """A name for a local variable that nothing else in the function uses."""

@@ -44,18 +44,14 @@ class OffsetFetchResponseTopic(Struct):
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 
-class OffsetFetchResponsePartitions(Struct):
-    partition_index: int = int32()
-    committed_offset: int = int64()
-    committed_leader_epoch: int = int32(default=-1)
-    metadata: str | None = string(nullable=True)
-    error_code: int = int16()
+# Kafka's name for the same struct from v8 on.
+OffsetFetchResponsePartitions = OffsetFetchResponsePartition
 
 
 class OffsetFetchResponseTopics(Struct):
     name: str = string("8-9")
     topic_id: bytes = uuid("10+")
-    partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions)
+    partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 
 class OffsetFetchResponseGroup(Struct):
