@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from millrace.api import HANDLERS_BY_KEY, offered_versions
-from millrace.api.context import Context
+from millrace.api.context import LONG_REQUESTS_AT_ONCE, Context
 from millrace.api.dispatch import Dispatcher, Interceptor
 from millrace.clock import Clock
 from millrace.cluster.image import BrokerImage, Endpoint
@@ -59,6 +59,7 @@ class Broker:
         self._warned_of: set[str] = set()
         self._loop: asyncio.AbstractEventLoop
         self._timers: LoopTimers
+        self._long_requests = asyncio.Semaphore(LONG_REQUESTS_AT_ONCE)
         self._server: Server
 
     @property
@@ -210,6 +211,7 @@ class Broker:
             transactions=node.transactions,
             clock=self._clock,
             loop=self._loop,
+            long_requests=self._long_requests,
             run_in_thread=self._run_in_thread,
             listener=listener,
             client_host=host,

@@ -1,5 +1,6 @@
 """Handlers on a real cluster and real logs, called directly."""
 
+import asyncio
 import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,11 +9,12 @@ from typing import Any
 import pytest
 
 from millrace.api import HANDLERS_BY_KEY, offered_versions
-from millrace.api.context import Context
+from millrace.api.context import LONG_REQUESTS_AT_ONCE, Context
 from millrace.api.dispatch import error_response
 from millrace.clock import Clock
 from millrace.config import Listener
 from millrace.errors import KafkaError
+from millrace.steps import finish_at_once
 from millrace.timers import Timers
 
 from ..node import Node, finish
@@ -44,6 +46,7 @@ def new_context(node: Node, properties: dict[str, str] | None = None) -> Context
         transactions=opened.transactions,
         clock=opened.clock,
         loop=opened.loop,
+        long_requests=asyncio.Semaphore(LONG_REQUESTS_AT_ONCE),
         run_in_thread=opened.run_in_thread,
         listener=Listener("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT", "broker.example", 19092),
         api_versions=offered_versions(),
@@ -90,6 +93,8 @@ def call(ctx: Context) -> Call:
         ctx.api_version = handler.highest if version is None else version
         try:
             response = handler.handle(ctx, request)
+            if inspect.isgenerator(response):
+                return finish_at_once(response)
             return ctx.loop.run_until_complete(response) if inspect.iscoroutine(response) else response
         except KafkaError as error:
             return error_response(handler, error)

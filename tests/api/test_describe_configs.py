@@ -9,6 +9,7 @@ from millrace.cluster.configs import ConfigSource
 from millrace.cluster.resources import ResourceType
 from millrace.config import Kind
 from millrace.errors import Error
+from millrace.steps import finish_at_once
 from millrace.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 from ..node import Node, create_topic, finish
@@ -67,7 +68,7 @@ def test_every_layer_is_a_synonym_strongest_first(node: Node) -> None:
         (ResourceType.BROKER, "1", "log.retention.ms"),
     ):
         asked = ask(resource_type, name, [key], include_synonyms=True)
-        config = configs(ctx.loop.run_until_complete(describe_configs.handle(ctx, asked)))[key]
+        config = configs(finish_at_once(describe_configs.handle(ctx, asked)))[key]
         assert (config.value, config.config_source) == ("5000", ConfigSource.DYNAMIC_BROKER)
         assert synonyms(config) == expected
     ctx.loop.close()

@@ -2,19 +2,22 @@
 
 import asyncio
 import struct
+import time
 from typing import Any
 
 import pytest
 
 from millrace.api import HANDLERS_BY_KEY
-from millrace.api.context import Context
+from millrace.api.context import LONG_REQUESTS_AT_ONCE, Context
 from millrace.api.dispatch import Dispatcher
 from millrace.deferred import Deferred
 from millrace.errors import Error
 from millrace.net.replies import CloseConnection
-from millrace.wire.frames import encode_request
+from millrace.steps import TURN_SECONDS, Steps
+from millrace.wire.decoding import MAX_SHORT_REQUEST_ELEMENTS
+from millrace.wire.frames import encode_request, read_response
 from millrace.wire.messages.api_versions import ApiVersionsRequest
-from millrace.wire.messages.metadata import MetadataRequest
+from millrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 NEWEST = 2**15 - 1
 
@@ -40,6 +43,101 @@ def test_a_version_that_is_too_new_of_another_api_closes_the_connection(ctx: Con
         Dispatcher(ctx, HANDLERS_BY_KEY, {})(memoryview(frame))
 
 
+def long_request(name: str = "t") -> memoryview:
+    topics = [MetadataRequestTopic(name=name) for _ in range(MAX_SHORT_REQUEST_ELEMENTS + 1)]
+    return memoryview(encode_request(MetadataRequest(topics=topics), 12, 7, None))[4:]
+
+
+def replies_to(ctx: Context, reply: object) -> list[Any]:
+    """The list that will hold the reply, and what has come within some turns of the loop."""
+    assert isinstance(reply, Deferred)
+    replies: list[Any] = []
+    reply.then(replies.append)
+    for _ in range(100):
+        ctx.loop.run_until_complete(asyncio.sleep(0))
+    return replies
+
+
+def test_a_long_request_is_answered_in_turns(ctx: Context) -> None:
+    reply = Dispatcher(ctx, HANDLERS_BY_KEY, {})(long_request())
+    (chunks,) = replies_to(ctx, reply)
+    correlation_id, response = read_response(MetadataResponse, 12, b"".join(chunks)[4:])
+    assert (correlation_id, [topic.name for topic in response.topics]) == (7, ["t"])
+
+
+def test_a_long_request_that_is_malformed_closes_the_connection(ctx: Context) -> None:
+    reply = Dispatcher(ctx, HANDLERS_BY_KEY, {})(long_request()[:-100])
+    (refused,) = replies_to(ctx, reply)
+    assert isinstance(refused, CloseConnection)
+    assert "malformed" in str(refused)
+
+
+def test_only_a_few_long_requests_are_under_way(ctx: Context) -> None:
+    begun = 0
+
+    def endless(*_: object) -> Steps[None]:
+        nonlocal begun
+        begun += 1
+        while not ended:
+            yield
+
+    ended = False
+    replies = [
+        Dispatcher(ctx, HANDLERS_BY_KEY, {MetadataRequest.api_key: endless})(long_request())
+        for _ in range(10)
+    ]
+    assert replies_to(ctx, replies[0]) == []
+    assert begun == LONG_REQUESTS_AT_ONCE
+    ended = True
+    for reply in replies:
+        assert replies_to(ctx, reply) == [None]
+    assert begun == 10
+
+
+def test_a_long_request_that_waits_for_its_place_is_dropped_with_its_connection(ctx: Context) -> None:
+    for _ in range(LONG_REQUESTS_AT_ONCE):
+        ctx.loop.run_until_complete(ctx.long_requests.acquire())
+    reply = Dispatcher(ctx, HANDLERS_BY_KEY, {})(long_request("created"))
+    assert isinstance(reply, Deferred)
+    assert replies_to(ctx, reply) == []
+    reply.cancel()
+    ctx.long_requests.release()
+    assert replies_to(ctx, reply) == []
+    assert not asyncio.all_tasks(ctx.loop)
+    assert not ctx.image.topics
+
+
+def test_a_long_request_that_has_begun_is_finished_without_its_connection(ctx: Context) -> None:
+    finished = False
+
+    def three_turns(*_: object) -> Steps[None]:
+        nonlocal finished
+        for _ in range(3):
+            time.sleep(TURN_SECONDS)
+            yield
+        finished = True
+
+    dispatch = Dispatcher(ctx, HANDLERS_BY_KEY, {MetadataRequest.api_key: three_turns})
+    reply = dispatch(long_request())
+    assert isinstance(reply, Deferred)
+    ctx.loop.run_until_complete(asyncio.sleep(0))
+    reply.cancel()
+    assert replies_to(ctx, reply) == []
+    assert finished
+
+
+def test_a_parked_request_that_was_long_is_cancelled_with_its_connection(ctx: Context) -> None:
+    cancelled: list[bool] = []
+    parked: Deferred[None] = Deferred(lambda: cancelled.append(True))
+    reply = Dispatcher(ctx, HANDLERS_BY_KEY, {MetadataRequest.api_key: lambda *_: parked})(long_request())
+    assert isinstance(reply, Deferred)
+    assert replies_to(ctx, reply) == []
+    for _ in range(LONG_REQUESTS_AT_ONCE):
+        assert ctx.loop.run_until_complete(ctx.long_requests.acquire())
+    reply.cancel()
+    assert cancelled
+
+
 def test_a_request_cut_off_by_the_end_of_the_broker_is_no_trouble(ctx: Context) -> None:
     async def never(*_: object) -> None:
         await asyncio.sleep(3600)
@@ -50,6 +148,7 @@ def test_a_request_cut_off_by_the_end_of_the_broker_is_no_trouble(ctx: Context) 
     reply = dispatcher(memoryview(encode_request(MetadataRequest(), 12, 1, None)[4:]))
     assert isinstance(reply, Deferred)
     (task,) = asyncio.all_tasks(ctx.loop)
+    ctx.loop.run_until_complete(asyncio.sleep(0))
     task.cancel()
     ctx.loop.run_until_complete(asyncio.sleep(0.01))
     assert task.cancelled()

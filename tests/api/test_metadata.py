@@ -1,7 +1,10 @@
 """Metadata: brokers, topics by name and id, auto-creation."""
 
+import inspect
+
 import pytest
 
+from millrace.api import metadata
 from millrace.api.context import Context
 from millrace.cluster.image import BrokerImage
 from millrace.errors import Error
@@ -88,14 +91,22 @@ def test_auto_creation_can_be_declined_by_the_client(call: Call, ctx: Context) -
 
 
 def test_auto_creation_can_be_switched_off(node: Node) -> None:
-    from millrace.api import metadata
-
     ctx = new_context(node, {"auto.create.topics.enable": "false"})
     ctx.api_version = 4
     request = MetadataRequest(topics=[MetadataRequestTopic(name="fresh")])
-    (answer,) = ctx.loop.run_until_complete(metadata.handle(ctx, request)).topics
+    response = metadata.handle(ctx, request)
+    assert inspect.iscoroutine(response)
+    (answer,) = ctx.loop.run_until_complete(response).topics
     assert answer.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
     ctx.loop.close()
+
+
+def test_one_request_creates_no_more_topics_than_one_request_may(call: Call, ctx: Context) -> None:
+    ctx.config.num_partitions = 5000
+    topics = [MetadataRequestTopic(name=f"t{number}") for number in range(3)]
+    response = call(MetadataRequest(topics=topics))
+    assert {topic.error_code for topic in response.topics} == {Error.UNKNOWN_TOPIC_OR_PARTITION}
+    assert not ctx.image.topics
 
 
 def test_a_topic_asked_for_twice_is_answered_once(call: Call, ctx: Context) -> None:

@@ -95,6 +95,42 @@ def test_a_null_topic_list_asks_for_everything(call: Call) -> None:
     assert (strangers.topics, strangers.error_code) == ([], Error.NONE)
 
 
+def test_a_group_topic_or_partition_named_twice_is_answered_once(call: Call) -> None:
+    call(commit(1, index=0), 8)
+    call(commit(2, index=1), 8)
+    topics = [
+        OffsetFetchRequestTopics(name="orders", partition_indexes=[0, 0]),
+        OffsetFetchRequestTopics(name="orders", partition_indexes=[1]),
+    ]
+    for groups, expected in (
+        ([None, None], [(0, 1), (1, 2)]),
+        ([topics, topics[:1]], [(0, 1), (1, 2)]),
+        ([topics[:1], topics[1:]], [(0, 1), (1, 2)]),
+        ([topics[:1], topics[:1]], [(0, 1)]),
+        ([topics[:1], None], [(0, 1), (1, 2)]),
+    ):
+        asked = [OffsetFetchRequestGroup(group_id="readers", topics=wanted) for wanted in groups]
+        (group,) = call(OffsetFetchRequest(groups=asked), 8).groups
+        (topic,) = group.topics
+        assert [(p.partition_index, p.committed_offset) for p in topic.partitions] == expected
+    twice = OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 0])
+    (topic,) = call(OffsetFetchRequest(group_id="readers", topics=[twice, twice]), 7).topics
+    assert [p.partition_index for p in topic.partitions] == [0]
+
+
+def test_a_partition_named_twice_in_a_commit_is_committed_as_named_last(call: Call, ctx: Context) -> None:
+    request = commit(1)
+    request.topics[0].partitions.append(
+        OffsetCommitRequestPartition(partition_index=0, committed_offset=2, committed_metadata="")
+    )
+    (topic,) = call(request, 8).topics
+    assert [(p.partition_index, p.error_code) for p in topic.partitions] == [(0, 0), (0, 0)]
+    assert committed(call) == 2
+    offsets = ctx.groups.runtime
+    log = ctx.partitions.leader(offsets.topic, offsets.partition_of("readers")).log
+    assert log.log_end_offset == 1
+
+
 @pytest.mark.parametrize(
     ("request_", "error"),
     [

@@ -1,23 +1,24 @@
 """AddPartitionsToTxn v0-5. v2: PRODUCER_FENCED. v3: flexible. v4: several transactions, verify-only.
 
-Clients use v0-3; v4 and v5 are what brokers send each other. v5: on behalf of clients with an epoch for each
-transaction (KIP-890).
+Clients send v0-3, brokers send each other v4 and v5. v5: for clients with an epoch for each transaction
+(KIP-890).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
+from functools import partial
 
 from millrace.api.context import Context
 from millrace.cluster.image import INTERNAL_TOPICS
 from millrace.errors import Error, KafkaError
+from millrace.steps import Steps, each
 from millrace.txn.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, ProducerIdentity, TopicPartition
 from millrace.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
@@ -27,7 +28,7 @@ SEVERAL_TRANSACTIONS_FROM = 4
 EPOCH_PER_TRANSACTION_FROM = 5
 
 
-def handle(ctx: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+def handle(ctx: Context, request: AddPartitionsToTxnRequest) -> Steps[AddPartitionsToTxnResponse]:
     if ctx.api_version < SEVERAL_TRANSACTIONS_FROM:
         transaction = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -35,27 +36,37 @@ def handle(ctx: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToT
             producer_epoch=request.v3_and_below_producer_epoch,
             topics=request.v3_and_below_topics,
         )
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_add(ctx, transaction))
-    return AddPartitionsToTxnResponse(
-        results_by_transaction=[
-            AddPartitionsToTxnResult(
-                transactional_id=transaction.transactional_id, topic_results=_add(ctx, transaction)
-            )
-            for transaction in request.transactions
-        ]
-    )
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(yield from _add(ctx, transaction)))
+    response = AddPartitionsToTxnResponse()
+    for transaction in request.transactions:
+        topics = yield from _add(ctx, transaction)
+        response.results_by_transaction.append(AddPartitionsToTxnResult(transaction.transactional_id, topics))
+        yield
+    return response
 
 
-def _add(ctx: Context, transaction: AddPartitionsToTxnTransaction) -> list[AddPartitionsToTxnTopicResult]:
-    partitions = [(topic.name, partition) for topic in transaction.topics for partition in topic.partitions]
-    refused = {partition: error for partition in partitions if (error := _refusal(ctx, *partition))}
-    if refused:
-        outcome = {
-            partition: refused.get(partition, Error.OPERATION_NOT_ATTEMPTED) for partition in partitions
-        }
+def _add(
+    ctx: Context, transaction: AddPartitionsToTxnTransaction
+) -> Steps[list[AddPartitionsToTxnTopicResult]]:
+    outcome: dict[TopicPartition, Error] = {}
+    for topic in transaction.topics:
+        for partition in topic.partitions:
+            outcome[topic.name, partition] = _refusal(ctx, topic.name, partition)
+            yield
+        yield
+    if any(outcome.values()):
+        # One partition that cannot be added keeps all from being added.
+        for topic_partition, error in outcome.items():
+            outcome[topic_partition] = error or Error.OPERATION_NOT_ATTEMPTED
     else:
-        outcome = _outcome(ctx, transaction, partitions)
-    return [_topic_result(topic, outcome) for topic in transaction.topics]
+        outcome = _outcome(ctx, transaction, outcome)
+    yield
+    results = []
+    for topic in transaction.topics:
+        partitions = yield from each(topic.partitions, partial(_result, outcome, topic.name))
+        results.append(AddPartitionsToTxnTopicResult(topic.name, partitions))
+        yield
+    return results
 
 
 def _refusal(ctx: Context, topic: str, partition: int) -> Error:
@@ -69,7 +80,7 @@ def _refusal(ctx: Context, topic: str, partition: int) -> Error:
 
 
 def _outcome(
-    ctx: Context, transaction: AddPartitionsToTxnTransaction, partitions: Sequence[TopicPartition]
+    ctx: Context, transaction: AddPartitionsToTxnTransaction, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Error]:
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
     try:
@@ -89,15 +100,7 @@ def _outcome(
     return dict.fromkeys(partitions, Error.NONE)
 
 
-def _topic_result(
-    topic: AddPartitionsToTxnTopic, outcome: dict[TopicPartition, Error]
-) -> AddPartitionsToTxnTopicResult:
-    return AddPartitionsToTxnTopicResult(
-        name=topic.name,
-        results_by_partition=[
-            AddPartitionsToTxnPartitionResult(
-                partition_index=partition, partition_error_code=outcome[topic.name, partition]
-            )
-            for partition in topic.partitions
-        ],
-    )
+def _result(
+    outcome: dict[TopicPartition, Error], topic: str, partition: int
+) -> AddPartitionsToTxnPartitionResult:
+    return AddPartitionsToTxnPartitionResult(partition, outcome[topic, partition])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from millrace.api.config_changes import change_each
 from millrace.api.context import Context
 from millrace.cluster import resources
+from millrace.steps import each, finish
 from millrace.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -20,7 +23,7 @@ async def handle(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResp
             ctx.config,
             resource.resource_type,
             resource.resource_name,
-            [(config.name, config.value) for config in resource.configs],
+            await finish(each(resource.configs, attrgetter("name", "value"))),
             validate_only=request.validate_only,
         )
 

@@ -7,17 +7,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from millrace.errors import Error, KafkaError
+from millrace.steps import Turn
 
 
 class Resource(Protocol):
-    """What a config belongs to, as a request names it."""
+    """A topic, broker, logger or group as a request names it."""
 
     resource_type: int
     resource_name: str
 
 
 class Outcome(Protocol):
-    """How a resource fared, as a response tells it."""
+    """The result for one resource in a response."""
 
     error_code: int
     error_message: str | None
@@ -33,6 +34,7 @@ async def change_each(
     """Change the resources in turn; one that is named twice is left as it is."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     outcomes: dict[tuple[int, str], A] = {}
+    turn = Turn()
     for resource in resources:
         key = (resource.resource_type, resource.resource_name)
         outcomes[key] = outcome = outcome_of(resource)
@@ -43,4 +45,5 @@ async def change_each(
         except KafkaError as error:
             outcome.error_code = error.error
             outcome.error_message = error.message
+        await turn.end_step()
     return list(outcomes.values())

@@ -10,6 +10,7 @@ from millrace.groups.assignors.spec import Partition
 from millrace.groups.consumer import ConsumerGroup
 from millrace.groups.consumer_member import ConsumerMember, by_topic
 from millrace.security import operations
+from millrace.steps import Steps, each
 from millrace.wire.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -22,12 +23,15 @@ from millrace.wire.messages.consumer_group_describe import (
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-    groups = [_describe(ctx, group_id) for group_id in request.group_ids]
-    if request.include_authorized_operations:
-        for group in groups:
-            if not group.error_code:
-                group.authorized_operations = operations.ALL_ON_GROUP
+def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> Steps[ConsumerGroupDescribeResponse]:
+    def describe(group_id: str) -> DescribedGroup:
+        described = _describe(ctx, group_id)
+        if request.include_authorized_operations and not described.error_code:
+            described.authorized_operations = operations.ALL_ON_GROUP
+        return described
+
+    # A group that is named twice is described once: its description may be long.
+    groups = yield from each(dict.fromkeys(request.group_ids), describe)
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
@@ -60,7 +64,7 @@ def _member(ctx: Context, group: ConsumerGroup, member: ConsumerMember) -> Membe
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topic_names),
         subscribed_topic_regex=member.topic_regex or "",
-        # What it is giving up it still has.
+        # Partitions that it is giving up are still its own.
         assignment=_assignment(ctx, (*member.assigned, *member.revoking)),
         target_assignment=_assignment(ctx, group.target_of(member.member_id)),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,

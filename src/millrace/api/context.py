@@ -18,6 +18,8 @@ from millrace.replication.waiting import Woken
 from millrace.txn.producer_ids import ProducerIds
 from millrace.txn.transactions import Transactions
 
+LONG_REQUESTS_AT_ONCE = 4
+
 
 @dataclass(slots=True, weakref_slot=True)
 class Context:
@@ -33,6 +35,8 @@ class Context:
     transactions: Transactions
     clock: Clock
     loop: asyncio.AbstractEventLoop
+    long_requests: asyncio.Semaphore
+    """Places for requests that take longer than one turn; the others wait, undecoded."""
     run_in_thread: Callable[[Callable[[], object]], asyncio.Future[object]]
 
     # The connection

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
+from millrace.steps import Steps, each
 from millrace.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -11,8 +14,10 @@ from millrace.wire.messages.delete_groups import (
 )
 
 
-def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(results=[_delete(ctx, group_id) for group_id in request.groups_names])
+def handle(ctx: Context, request: DeleteGroupsRequest) -> Steps[DeleteGroupsResponse]:
+    # A group that is named twice is deleted once.
+    names = dict.fromkeys(request.groups_names)
+    return DeleteGroupsResponse(results=(yield from each(names, partial(_delete, ctx))))
 
 
 def _delete(ctx: Context, group_id: str) -> DeletableGroupResult:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from millrace.api.context import Context
 from millrace.cluster.image import INTERNAL_TOPICS
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
+from millrace.steps import Steps, each
 from millrace.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -18,26 +20,21 @@ from millrace.wire.messages.delete_records import (
 
 logger = logging.getLogger(__name__)
 
-logger = logging.getLogger(__name__)
-
 _HIGH_WATERMARK = -1
 
 
-def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    response = DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_delete(ctx, topic.name, asked) for asked in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
-    # Written down now, or a killed broker would bring back what its user was told is deleted.
+def handle(ctx: Context, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
+    response = DeleteRecordsResponse()
+    for topic in request.topics:
+        partitions = yield from each(topic.partitions, partial(_delete, ctx, topic.name))
+        response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
+        yield
+    # Without a checkpoint now, a killed broker would bring the deleted records back.
     try:
         ctx.partitions.checkpoint()
     except OSError as failure:
-        # A full disk, perhaps, which this may be meant to mend: it holds, and is written down later.
-        logger.error("cannot write down which records were deleted: %s", failure)
+        # The disk may be full, and the deletion meant to free space: it holds, and is checkpointed later.
+        logger.error("cannot checkpoint which records were deleted: %s", failure)
     return response
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
+from functools import partial
 
 from millrace.api.context import Context
 from millrace.cluster.image import TopicImage
 from millrace.errors import Error, KafkaError
+from millrace.steps import Turn, each, finish
 from millrace.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -18,20 +20,22 @@ from millrace.wire.schema import ZERO_UUID
 
 
 async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    meant = [_meant(ctx, state) for state in asked]
-    times = Counter(meant)
+    states = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    keys = await finish(each(states, partial(_identity, ctx)))
+    times = Counter(keys)
     results: dict[Hashable, DeletableTopicResult] = {}
-    for key, state in zip(meant, asked, strict=True):
+    turn = Turn()
+    for key, state in zip(keys, states, strict=True):
         if times[key] > 1:
             results[key] = _failed(state, KafkaError(Error.INVALID_REQUEST, "Duplicate topic name or id."))
         else:
             results[key] = await _delete(ctx, state)
+        await turn.end_step()
     return DeleteTopicsResponse(responses=list(results.values()))
 
 
-def _meant(ctx: Context, state: DeleteTopicState) -> Hashable:
-    """What is asked for, the same for a topic's name and its id."""
+def _identity(ctx: Context, state: DeleteTopicState) -> Hashable:
+    """The same for a topic's name and its id."""
     if state.name is None:
         return state.topic_id
     known = ctx.image.topics.get(state.name)

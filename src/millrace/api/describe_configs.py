@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 
 from millrace.api.context import Context
 from millrace.cluster import resources
 from millrace.cluster.configs import ConfigEntry
 from millrace.errors import KafkaError
+from millrace.steps import Steps, each
 from millrace.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -20,22 +21,19 @@ from millrace.wire.messages.describe_configs import (
 _UNKNOWN_TYPE = 0
 
 
-async def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    # Asked twice, described once: an answer is many times as large as its question.
-    asked = {
-        (resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())): resource
-        for resource in request.resources
-    }
-    response = DescribeConfigsResponse()
-    for resource in asked.values():
-        response.results.append(_describe(ctx, resource, request))
-        # Each takes about a millisecond: others get their turn in between.
-        await asyncio.sleep(0)
-    return response
+def handle(ctx: Context, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
+    # Described once if requested twice: a description is many times as long as its request.
+    distinct: dict[tuple[int, str, tuple[str, ...]], DescribeConfigsResource] = {}
+    for resource in request.resources:
+        keys = tuple(dict.fromkeys(resource.configuration_keys or ()))
+        distinct[resource.resource_type, resource.resource_name, keys] = resource
+        yield
+    describe = partial(_describe, ctx, request)
+    return DescribeConfigsResponse(results=(yield from each(distinct.values(), describe)))
 
 
 def _describe(
-    ctx: Context, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    ctx: Context, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
@@ -46,7 +44,7 @@ def _describe(
         result.error_code = error.error
         result.error_message = error.message
         return result
-    keys = resource.configuration_keys
+    keys = set(resource.configuration_keys or ())
     result.configs = [_result(entry, request) for entry in entries if not keys or entry.name in keys]
     return result
 

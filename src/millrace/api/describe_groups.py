@@ -1,6 +1,6 @@
 """DescribeGroups v0-6, of classic groups. v3: authorized operations. v4: static members. v5: flexible.
 
-v6 says that a group is not there by an error; before, such a group is described as dead.
+v6: a missing group is an error; before, it is described as dead.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic import ClassicGroup, State
 from millrace.security.operations import ALL_ON_GROUP
+from millrace.steps import Steps, each
 from millrace.wire.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -18,12 +19,15 @@ from millrace.wire.messages.describe_groups import (
 NOT_FOUND_FROM = 6
 
 
-def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    groups = [_describe(ctx, group_id) for group_id in request.groups]
-    if request.include_authorized_operations:
-        for group in groups:
-            if group.error_code == Error.NONE:
-                group.authorized_operations = ALL_ON_GROUP
+def handle(ctx: Context, request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
+    def describe(group_id: str) -> DescribedGroup:
+        described = _describe(ctx, group_id)
+        if request.include_authorized_operations and not described.error_code:
+            described.authorized_operations = ALL_ON_GROUP
+        return described
+
+    # A group that is named twice is described once: its description may be long.
+    groups = yield from each(dict.fromkeys(request.groups), describe)
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -7,6 +7,7 @@ import os
 
 from millrace.api.context import Context
 from millrace.errors import Error
+from millrace.steps import Steps
 from millrace.storage.log_dir import LogDir
 from millrace.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -19,31 +20,38 @@ from millrace.wire.messages.describe_log_dirs import (
 logger = logging.getLogger(__name__)
 
 
-def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    asked = None
+def handle(ctx: Context, request: DescribeLogDirsRequest) -> Steps[DescribeLogDirsResponse]:
+    wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
-        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return DescribeLogDirsResponse(
-        results=[_describe(ctx, log_dir, asked) for log_dir in ctx.partitions.log_dirs]
-    )
+        wanted = set()
+        for topic in request.topics:
+            wanted.update((topic.topic, index) for index in topic.partitions)
+            yield
+    response = DescribeLogDirsResponse()
+    for log_dir in ctx.partitions.log_dirs:
+        response.results.append((yield from _describe(ctx, log_dir, wanted)))
+    return response
 
 
-def _describe(ctx: Context, log_dir: LogDir, asked: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+def _describe(
+    ctx: Context, log_dir: LogDir, wanted: set[tuple[str, int]] | None
+) -> Steps[DescribeLogDirsResult]:
     path = str(log_dir.path.absolute())
     try:
         file_system = os.statvfs(log_dir.path)
     except OSError as error:
-        logger.error("cannot look at %s: %s", path, error)
+        logger.error("cannot read the size of %s: %s", path, error)
         return DescribeLogDirsResult(log_dir=path, error_code=Error.KAFKA_STORAGE_ERROR)
     topics: dict[str, DescribeLogDirsTopic] = {}
     for partition in ctx.partitions.in_dir(log_dir):
-        if asked is None or (partition.topic, partition.index) in asked:
+        if wanted is None or (partition.topic, partition.index) in wanted:
             topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
             topic.partitions.append(
                 DescribeLogDirsPartition(
                     partition_index=partition.index, partition_size=partition.log.size, offset_lag=0
                 )
             )
+        yield
     return DescribeLogDirsResult(
         log_dir=path,
         topics=list(topics.values()),

@@ -1,10 +1,13 @@
-"""DescribeProducers v0: who writes to a partition, and where its open transaction started."""
+"""DescribeProducers v0: the producers of a partition, and the first offsets of their open transactions."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from millrace.api.context import Context
 from millrace.cluster.topic_rules import check_topic_name
 from millrace.errors import KafkaError
+from millrace.steps import Steps, each
 from millrace.storage.producer_state import Producer
 from millrace.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -15,16 +18,18 @@ from millrace.wire.messages.describe_producers import (
 )
 
 
-def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_describe(ctx, topic.name, index) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
-    )
+def handle(ctx: Context, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
+    # A partition that is named twice is described once: it may have many producers.
+    indexes: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        indexes.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        yield
+    response = DescribeProducersResponse()
+    for name, wanted in indexes.items():
+        partitions = yield from each(wanted, partial(_describe, ctx, name))
+        response.topics.append(TopicResponse(name=name, partitions=partitions))
+        yield
+    return response
 
 
 def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:

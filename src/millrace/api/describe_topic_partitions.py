@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from millrace.api.context import Context
 from millrace.cluster.image import NO_LEADER, ClusterImage, TopicImage
 from millrace.cluster.topic_rules import check_topic_name
 from millrace.errors import Error, KafkaError
 from millrace.security import operations
+from millrace.steps import Steps, each
 from millrace.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -16,7 +19,7 @@ from millrace.wire.messages.describe_topic_partitions import (
 )
 
 
-def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> Steps[DescribeTopicPartitionsResponse]:
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
         return _refused(request)
@@ -25,24 +28,25 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTop
     room = max(1, min(request.response_partition_limit, ctx.config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     for name in sorted(names):
+        yield
         if cursor is not None and name < cursor.topic_name:
             continue
         if room == 0:
             response.next_cursor = Cursor(topic_name=name)
             break
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
-        answer = _describe(image, name, first, room)
-        response.topics.append(answer)
-        room -= len(answer.partitions)
-        after = first + len(answer.partitions)
-        if not answer.error_code and after < image.topics[name].partitions:
+        described = yield from _describe(image, name, first, room)
+        response.topics.append(described)
+        room -= len(described.partitions)
+        after = first + len(described.partitions)
+        if not described.error_code and after < image.topics[name].partitions:
             response.next_cursor = Cursor(topic_name=name, partition_index=after)
             break
     return response
 
 
 def _refused(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    """This response has no place for an error of the request as a whole: each topic gets it."""
+    """An error for each topic: the response has no field for an error of the whole request."""
     return DescribeTopicPartitionsResponse(
         topics=[
             DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=Error.INVALID_REQUEST)
@@ -51,20 +55,20 @@ def _refused(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitions
     )
 
 
-def _describe(image: ClusterImage, name: str, first: int, room: int) -> DescribeTopicPartitionsResponseTopic:
+def _describe(
+    image: ClusterImage, name: str, first: int, room: int
+) -> Steps[DescribeTopicPartitionsResponseTopic]:
     try:
         check_topic_name(name)
         topic = image.topic(name)
     except KafkaError as error:
         return DescribeTopicPartitionsResponseTopic(name=name, error_code=error.error)
+    indexes = range(first, min(topic.partitions, first + room))
     return DescribeTopicPartitionsResponseTopic(
         name=name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=[
-            _describe_partition(image, topic, index)
-            for index in range(first, min(topic.partitions, first + room))
-        ],
+        partitions=(yield from each(indexes, partial(_describe_partition, image, topic))),
         topic_authorized_operations=operations.ALL_ON_TOPIC,
     )
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
+from millrace.steps import Steps, each
 from millrace.txn.transaction import State, Transaction
 from millrace.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -13,12 +16,10 @@ from millrace.wire.messages.describe_transactions import (
 )
 
 
-def handle(ctx: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[
-            _describe(ctx, transactional_id) for transactional_id in request.transactional_ids
-        ]
-    )
+def handle(ctx: Context, request: DescribeTransactionsRequest) -> Steps[DescribeTransactionsResponse]:
+    # An id that is named twice is described once: its transaction may have many partitions.
+    ids = dict.fromkeys(request.transactional_ids)
+    return DescribeTransactionsResponse(transaction_states=(yield from each(ids, partial(_describe, ctx))))
 
 
 def _describe(ctx: Context, transactional_id: str) -> TransactionState:

@@ -1,4 +1,8 @@
-"""From a frame to its reply: decode, handle, encode; errors become answers here and nowhere else."""
+"""From a frame to its reply: decode, handle, encode.
+
+A short request is decoded, handled and encoded in one go. A long one takes turns with other clients, and only
+a few long ones are under way at a time: each has a share of every pass of the loop, and of the memory.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,28 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from types import GeneratorType
 from typing import Any, TypeAlias
 
 from millrace.api.context import Context
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.net.replies import CloseConnection, LateReply, Reply
-from millrace.wire.codec import decoder
-from millrace.wire.frames import RequestHeader, encode_response, read_request_header
+from millrace.steps import Steps, finish, take_turn
+from millrace.wire.codec import LongRequest, decoder, decoder_in_steps
+from millrace.wire.frames import (
+    RequestHeader,
+    encode_response,
+    encode_response_in_steps,
+    read_request_header,
+)
 from millrace.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from millrace.wire.schema import Request, Response
 
 logger = logging.getLogger(__name__)
 
 Handle: TypeAlias = "Callable[[Context, Any], Any]"
-"""Returns the response, a Deferred or coroutine of it, or None for no answer."""
+"""Returns the response, a Deferred, a coroutine or the `Steps` of it, or None for no response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +55,7 @@ Interceptor: TypeAlias = "Callable[[Context, Handler, Any], Any]"
 class Dispatcher:
     """Handles the frames of one connection."""
 
-    __slots__ = ("_ctx", "_handlers", "_interceptors")
+    __slots__ = ("_begun", "_ctx", "_handlers", "_interceptors")
 
     def __init__(
         self, ctx: Context, handlers: Mapping[int, Handler], interceptors: Mapping[int, Interceptor]
@@ -52,6 +63,8 @@ class Dispatcher:
         self._ctx = ctx
         self._handlers = handlers
         self._interceptors = interceptors
+        # Whether the long request under way has its place; until then it may be dropped.
+        self._begun = False
 
     def __call__(self, frame: memoryview) -> Reply | LateReply:
         try:
@@ -63,8 +76,23 @@ class Dispatcher:
             return self._unsupported(header)
         try:
             request, _ = decoder(handler.request, header.api_version)(frame, position)
+        except LongRequest:
+            return self._later(self._long_request(bytes(frame), position, handler, header), begun=False)
         except KafkaError as error:
-            raise CloseConnection(f"a malformed request: {error}") from error
+            raise _malformed(error) from error
+        response = self._handle(request, handler, header)
+        if isinstance(response, Response):
+            return _encode(response, header)
+        if response is None:
+            return None
+        if isinstance(response, Deferred):
+            return self._encode_later(response, handler, header)
+        if isinstance(response, GeneratorType):
+            return self._later(self._long_response(response, handler, header))
+        return self._later(self._await_response(response, handler, header))
+
+    def _handle(self, request: Request, handler: Handler, header: RequestHeader) -> Any:
+        """The response, or whatever it will come from; all that fits one turn is done."""
         ctx = self._ctx
         ctx.api_version = header.api_version
         ctx.client_id = header.client_id
@@ -74,15 +102,11 @@ class Dispatcher:
                 response = handler.handle(ctx, request)
             else:
                 response = interceptor(ctx, handler, request)
+            if isinstance(response, GeneratorType) and (done := take_turn(response)) is not None:
+                return done.result
         except Exception as error:
-            response = error_response(handler, error)
-        if isinstance(response, Response):
-            return _encode(response, header)
-        if response is None:
-            return None
-        if isinstance(response, Deferred):
-            return self._encode_later(response, handler, header)
-        return self._run(response, handler, header)
+            return error_response(handler, error)
+        return response
 
     def _unsupported(self, header: RequestHeader) -> Reply:
         if header.api_key != ApiVersionsRequest.api_key:
@@ -105,26 +129,113 @@ class Dispatcher:
 
         return response.convert(encode)
 
-    def _run(self, response: Coroutine[Any, Any, Any], handler: Handler, header: RequestHeader) -> LateReply:
-        task = self._ctx.loop.create_task(response)
-        # Not cancelled with its connection: what was begun, such as deleting a topic, is finished.
-        outcome: Deferred[Any] = Deferred()
+    # Requests that take longer than one turn
 
-        def resolve(done: asyncio.Task[Any]) -> None:
-            # Cancelled by the end of the loop, when nobody is left to answer.
-            if not done.cancelled():
-                outcome.resolve(done.exception() or done.result())
+    async def _long_request(
+        self, frame: bytes, position: int, handler: Handler, header: RequestHeader
+    ) -> Reply | LateReply:
+        async with self._ctx.long_requests:
+            self._begun = True
+            try:
+                decode = decoder_in_steps(handler.request, header.api_version)
+                request, _ = await finish(decode(frame, position))
+            except KafkaError as error:
+                raise _malformed(error) from error
+            response = self._handle(request, handler, header)
+            if isinstance(response, GeneratorType):
+                response = await _finish(response, handler)
+            if isinstance(response, Response):
+                return await _encode_in_turns(response, header)
+        # It waits for something else now, and leaves its place to others.
+        if isinstance(response, Deferred):
+            return self._encode_later(response, handler, header)
+        return None if response is None else await self._await_response(response, handler, header)
+
+    async def _long_response(self, steps: Steps[Any], handler: Handler, header: RequestHeader) -> Reply:
+        async with self._ctx.long_requests:
+            response = await _finish(steps, handler)
+            return None if response is None else await _encode_in_turns(response, header)
+
+    async def _await_response(
+        self, coroutine: Coroutine[Any, Any, Any], handler: Handler, header: RequestHeader
+    ) -> Reply:
+        try:
+            response = await coroutine
+        except Exception as error:
+            response = error_response(handler, error)
+        return None if response is None else await _encode_in_turns(response, header)
+
+    def _later(self, work: Coroutine[Any, Any, Reply | LateReply], *, begun: bool = True) -> LateReply:
+        """The reply that a task works on.
+
+        A task is not cancelled with its connection: what was begun, such as deleting a topic, is finished.
+        """
+        self._begun = begun
+        task = self._ctx.loop.create_task(work)
+        parked: LateReply | None = None
+
+        def cancel() -> None:
+            if parked is not None:
+                parked.cancel()
+            elif not self._begun:
+                task.cancel()
+
+        outcome: LateReply = Deferred(cancel)
+
+        def resolve(done: asyncio.Task[Reply | LateReply]) -> None:
+            nonlocal parked
+            # Cancelled with its connection, or by the end of the loop.
+            if done.cancelled():
+                return
+            result = done.exception() or done.result()
+            if isinstance(result, Deferred):
+                parked = result
+                if outcome.cancelled:
+                    result.cancel()
+                else:
+                    result.then(outcome.resolve)
+            else:
+                outcome.resolve(_reply(result))
 
         task.add_done_callback(resolve)
-        return self._encode_later(outcome, handler, header)
+        return outcome
+
+
+async def _finish(steps: Steps[Any], handler: Handler) -> Any:
+    try:
+        return await finish(steps)
+    except Exception as error:
+        return error_response(handler, error)
+
+
+def _reply(result: Reply | BaseException) -> Reply | CloseConnection:
+    if isinstance(result, BaseException) and not isinstance(result, CloseConnection):
+        logger.error("a bug: a request failed", exc_info=result)
+        return CloseConnection("the broker failed to handle a request")
+    return result
+
+
+def _malformed(error: KafkaError) -> CloseConnection:
+    return CloseConnection(f"a malformed request: {error}")
 
 
 def _encode(response: Response, header: RequestHeader) -> Reply:
     try:
         return encode_response(response, header.api_version, header.correlation_id)
     except Exception as error:
-        logger.error("a bug: %s cannot be sent", type(response).__name__, exc_info=error)
-        raise CloseConnection(f"the broker failed to encode its {type(response).__name__}") from error
+        raise _unsendable(response, error) from error
+
+
+async def _encode_in_turns(response: Response, header: RequestHeader) -> Reply:
+    try:
+        return await finish(encode_response_in_steps(response, header.api_version, header.correlation_id))
+    except Exception as error:
+        raise _unsendable(response, error) from error
+
+
+def _unsendable(response: Response, error: Exception) -> CloseConnection:
+    logger.error("a bug: %s cannot be sent", type(response).__name__, exc_info=error)
+    return CloseConnection(f"the broker failed to encode its {type(response).__name__}")
 
 
 def api_version_ranges(ranges: list[tuple[int, int, int]]) -> list[Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from millrace.api.context import Context
 from millrace.cluster.image import NO_LEADER, Endpoint
 from millrace.errors import Error, KafkaError
+from millrace.steps import each, finish
 from millrace.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -25,9 +27,8 @@ async def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinat
     except KafkaError as error:
         logger.error("cannot create the topic of a coordinator: %s", error)
     if ctx.api_version >= SEVERAL_KEYS_FROM:
-        return FindCoordinatorResponse(
-            coordinators=[_find(ctx, request.key_type, key) for key in request.coordinator_keys]
-        )
+        find = partial(_find, ctx, request.key_type)
+        return FindCoordinatorResponse(coordinators=await finish(each(request.coordinator_keys, find)))
     found = _find(ctx, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,

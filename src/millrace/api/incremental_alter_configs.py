@@ -6,7 +6,9 @@ from millrace.api.config_changes import change_each
 from millrace.api.context import Context
 from millrace.cluster import resources
 from millrace.cluster.configs import Change
+from millrace.steps import each, finish
 from millrace.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -21,11 +23,15 @@ async def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> Incre
             ctx.config,
             resource.resource_type,
             resource.resource_name,
-            [Change(config.name, config.config_operation, config.value) for config in resource.configs],
+            await finish(each(resource.configs, _change)),
             validate_only=request.validate_only,
         )
 
     return IncrementalAlterConfigsResponse(responses=await change_each(request.resources, alter, _outcome))
+
+
+def _change(config: AlterableConfig) -> Change:
+    return Change(config.name, config.config_operation, config.value)
 
 
 def _outcome(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:

@@ -6,6 +6,7 @@ from millrace.api.context import Context
 from millrace.cluster import resources
 from millrace.cluster.resources import ResourceType
 from millrace.errors import Error, KafkaError
+from millrace.steps import Steps
 from millrace.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -13,14 +14,13 @@ from millrace.wire.messages.list_config_resources import (
 )
 
 
-def handle(ctx: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ConfigResource(resource_name=name, resource_type=resource_type)
-            for resource_type in _types(ctx, request)
-            for name in resources.names(ctx.image, resource_type)
-        ]
-    )
+def handle(ctx: Context, request: ListConfigResourcesRequest) -> Steps[ListConfigResourcesResponse]:
+    response = ListConfigResourcesResponse()
+    for resource_type in _types(ctx, request):
+        for name in resources.names(ctx.image, resource_type):
+            response.config_resources.append(ConfigResource(name, resource_type))
+            yield
+    return response
 
 
 def _types(ctx: Context, request: ListConfigResourcesRequest) -> list[ResourceType]:

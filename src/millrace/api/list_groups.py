@@ -5,21 +5,22 @@ from __future__ import annotations
 from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.groups.group import Group
+from millrace.steps import Steps
 from millrace.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
-    # Filters are compared without regard to case, as clients write them both ways.
+def handle(ctx: Context, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
+    # Case does not matter in filters: clients differ in how they write them.
     states = {state.lower() for state in request.states_filter}
     kinds = {kind.lower() for kind in request.types_filter}
-    return ListGroupsResponse(
-        error_code=Error.COORDINATOR_LOAD_IN_PROGRESS if ctx.groups.runtime.is_loading else Error.NONE,
-        groups=[
-            _listed(group)
-            for group in ctx.groups
-            if (not states or group.state.lower() in states) and (not kinds or group.kind in kinds)
-        ],
-    )
+    response = ListGroupsResponse()
+    if ctx.groups.runtime.is_loading:
+        response.error_code = Error.COORDINATOR_LOAD_IN_PROGRESS
+    for group in list(ctx.groups):
+        if (not states or group.state.lower() in states) and (not kinds or group.kind in kinds):
+            response.groups.append(_listed(group))
+        yield
+    return response
 
 
 def _listed(group: Group) -> ListedGroup:

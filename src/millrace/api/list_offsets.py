@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from functools import partial
 
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
+from millrace.steps import Steps, each
 from millrace.storage.timestamps import TimestampOffset
 from millrace.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -29,34 +30,33 @@ READ_COMMITTED = 1
 NOT_FOUND = TimestampOffset(offset=-1, timestamp_ms=-1, leader_epoch=-1)
 
 
-def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    isolation = request.isolation_level
-    named = Counter(
-        (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
-    )
-    repeated = {partition for partition, times in named.items() if times > 1}
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[_find(ctx, topic.name, asked, isolation, repeated) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+def handle(ctx: Context, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
+    named: Counter[tuple[str, int]] = Counter()
+    for topic in request.topics:
+        for asked in topic.partitions:
+            named[topic.name, asked.partition_index] += 1
+            yield
+        yield
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        find = partial(_find, ctx, topic.name, named, request.isolation_level)
+        partitions = yield from each(topic.partitions, find)
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+        yield
+    return response
 
 
 def _find(
     ctx: Context,
     topic: str,
-    asked: ListOffsetsPartition,
+    named: Counter[tuple[str, int]],
     isolation_level: int,
-    repeated: Collection[tuple[str, int]],
+    asked: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
     response = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     try:
-        if (topic, asked.partition_index) in repeated:
-            raise KafkaError(Error.INVALID_REQUEST)
+        if named[topic, asked.partition_index] > 1:
+            raise KafkaError(Error.INVALID_REQUEST, "A partition is named twice.")
         partition = ctx.partitions.leader(topic, asked.partition_index)
         partition.check_leader_epoch(asked.current_leader_epoch)
         if asked.timestamp < 0 and ctx.api_version < LOWEST_VERSION.get(asked.timestamp, 0):
@@ -84,8 +84,8 @@ def _offset(partition: Partition, timestamp: int, reads_committed: bool) -> Time
     if timestamp == MAX_TIMESTAMP:
         found = log.max_timestamp_offset()
     elif timestamp < 0:
-        raise KafkaError(Error.UNSUPPORTED_VERSION, f"no offset goes by the special timestamp {timestamp}")
+        raise KafkaError(Error.UNSUPPORTED_VERSION, f"There is no special timestamp {timestamp}.")
     else:
         found = log.offset_for_timestamp(timestamp)
-    # A record that the client cannot fetch yet is not there for it.
+    # A record that the client cannot fetch yet does not count.
     return found if found is not None and found.offset < end else None

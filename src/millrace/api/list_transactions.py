@@ -7,6 +7,7 @@ from typing import Any
 
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
+from millrace.steps import Steps
 from millrace.txn.transaction import STATES_BY_LABEL, Transaction
 from millrace.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -15,22 +16,23 @@ from millrace.wire.messages.list_transactions import (
 )
 
 
-def handle(ctx: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
+def handle(ctx: Context, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
     if ctx.transactions.runtime.is_loading:
         raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
-    is_asked_for = _filter(request, ctx.clock.now_ms())
-    return ListTransactionsResponse(
-        unknown_state_filters=[state for state in request.state_filters if state not in STATES_BY_LABEL],
-        transaction_states=[
-            TransactionState(
-                transactional_id=transaction.transactional_id,
-                producer_id=transaction.producer_id,
-                transaction_state=transaction.state.label,
+    is_wanted = _filter(request, ctx.clock.now_ms())
+    unknown = [state for state in request.state_filters if state not in STATES_BY_LABEL]
+    response = ListTransactionsResponse(unknown_state_filters=unknown)
+    for transaction in list(ctx.transactions):
+        if is_wanted(transaction):
+            response.transaction_states.append(
+                TransactionState(
+                    transactional_id=transaction.transactional_id,
+                    producer_id=transaction.producer_id,
+                    transaction_state=transaction.state.label,
+                )
             )
-            for transaction in ctx.transactions
-            if is_asked_for(transaction)
-        ],
-    )
+        yield
+    return response
 
 
 def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[Transaction], bool]:
@@ -38,7 +40,7 @@ def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[Transact
     producer_ids = set(request.producer_id_filters)
     pattern = _compile(request.transactional_id_pattern)
 
-    def is_asked_for(transaction: Transaction) -> bool:
+    def is_wanted(transaction: Transaction) -> bool:
         return (
             (not labels or transaction.state.label in labels)
             and (not producer_ids or transaction.producer_id in producer_ids)
@@ -46,11 +48,11 @@ def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[Transact
             and (pattern is None or pattern.fullmatch(transaction.transactional_id) is not None)
         )
 
-    return is_asked_for
+    return is_wanted
 
 
 def _compile(pattern: str | None) -> Any:
-    """RE2's syntax has no expression that takes exponential time: nobody can hold up the broker with one."""
+    """Compile with RE2, in which no pattern takes exponential time."""
     if not pattern:
         return None
     import re2

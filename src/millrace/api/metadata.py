@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from millrace.api.context import Context
 from millrace.cluster.image import NO_LEADER, ClusterImage, TopicImage
-from millrace.cluster.topic_rules import check_auto_creation, check_topic_name
+from millrace.cluster.topic_rules import MAX_PARTITIONS_PER_REQUEST, check_auto_creation, check_topic_name
 from millrace.errors import Error, KafkaError
 from millrace.security import operations
+from millrace.steps import Steps, Turn, finish
 from millrace.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -26,33 +27,39 @@ NO_FAILURES: Mapping[str, KafkaError] = MappingProxyType({})
 
 def handle(
     ctx: Context, request: MetadataRequest
-) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+) -> Steps[MetadataResponse] | Coroutine[Any, Any, MetadataResponse]:
     missing = _missing_names(ctx, request)
-    return _create_and_answer(ctx, request, missing) if missing else _answer(ctx, request)
+    return _create_and_respond(ctx, request, missing) if missing else _respond(ctx, request)
 
 
 def _missing_names(ctx: Context, request: MetadataRequest) -> list[str]:
-    """The topics to create before the response."""
+    """The topics to create before the response; none if they are too many for one request."""
     if not request.allow_auto_topic_creation or not request.topics:
         return []
     known = ctx.image.topics
-    return [topic.name for topic in request.topics if topic.name and topic.name not in known]
+    named = dict.fromkeys(topic.name for topic in request.topics if topic.name)
+    missing = [name for name in named if name not in known]
+    if len(missing) * ctx.config.num_partitions > MAX_PARTITIONS_PER_REQUEST:
+        return []
+    return missing
 
 
-async def _create_and_answer(ctx: Context, request: MetadataRequest, names: list[str]) -> MetadataResponse:
+async def _create_and_respond(ctx: Context, request: MetadataRequest, names: list[str]) -> MetadataResponse:
     failures: dict[str, KafkaError] = {}
+    turn = Turn()
     for name in names:
         try:
             check_auto_creation(ctx.config, name)
             await ctx.metadata.create_topic(name)
         except KafkaError as error:
             failures[name] = error
-    return _answer(ctx, request, failures)
+        await turn.end_step()
+    return await finish(_respond(ctx, request, failures))
 
 
-def _answer(
+def _respond(
     ctx: Context, request: MetadataRequest, failures: Mapping[str, KafkaError] = NO_FAILURES
-) -> MetadataResponse:
+) -> Steps[MetadataResponse]:
     image = ctx.image
     response = MetadataResponse(
         brokers=[
@@ -63,39 +70,35 @@ def _answer(
         ],
         cluster_id=image.cluster_id,
         controller_id=image.controller,
-        topics=list(_topics(ctx, image, request, failures)),
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = operations.ALL_ON_CLUSTER
-    return response
-
-
-def _topics(
-    ctx: Context, image: ClusterImage, request: MetadataRequest, failures: Mapping[str, KafkaError]
-) -> Iterator[MetadataResponseTopic]:
     if request.topics is None or (ctx.api_version == 0 and not request.topics):
-        answers: Iterable[MetadataResponseTopic] = (
-            _describe(topic, image) for topic in image.topics.values()
-        )
+        for topic in image.topics.values():
+            response.topics.append((yield from _describe(image, topic)))
+            yield
     else:
-        asked = {(topic.name, topic.topic_id): topic for topic in request.topics}
-        answers = (_find(ctx, image, topic, failures) for topic in asked.values())
-    for answer in answers:
-        if request.include_topic_authorized_operations and not answer.error_code:
-            answer.topic_authorized_operations = operations.ALL_ON_TOPIC
-        yield answer
+        distinct = {(topic.name, topic.topic_id): topic for topic in request.topics}
+        for wanted in distinct.values():
+            response.topics.append((yield from _find(ctx, image, wanted, failures)))
+            yield
+    if request.include_topic_authorized_operations:
+        for described in response.topics:
+            if not described.error_code:
+                described.topic_authorized_operations = operations.ALL_ON_TOPIC
+    return response
 
 
 def _find(
     ctx: Context, image: ClusterImage, asked: MetadataRequestTopic, failures: Mapping[str, KafkaError]
-) -> MetadataResponseTopic:
+) -> Steps[MetadataResponseTopic]:
     # Some clients that ask by id leave the name empty instead of null.
     name = None if asked.topic_id != ZERO_UUID else asked.name
     try:
         if name is None:
-            return _describe(image.topic_by_id(asked.topic_id), image)
+            return (yield from _describe(image, image.topic_by_id(asked.topic_id)))
         if name in image.topics:
-            return _describe(image.topics[name], image)
+            return (yield from _describe(image, image.topics[name]))
         if name in failures:
             raise failures[name]
         check_topic_name(name)
@@ -109,12 +112,10 @@ def _find(
         )
 
 
-def _describe(topic: TopicImage, image: ClusterImage) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.internal,
-        partitions=[
+def _describe(image: ClusterImage, topic: TopicImage) -> Steps[MetadataResponseTopic]:
+    described = MetadataResponseTopic(name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal)
+    for index, state in enumerate(topic.states):
+        described.partitions.append(
             MetadataResponsePartition(
                 error_code=Error.LEADER_NOT_AVAILABLE if state.leader == NO_LEADER else Error.NONE,
                 partition_index=index,
@@ -124,6 +125,6 @@ def _describe(topic: TopicImage, image: ClusterImage) -> MetadataResponseTopic:
                 isr_nodes=list(state.isr),
                 offline_replicas=image.offline_replicas(state),
             )
-            for index, state in enumerate(topic.states)
-        ],
-    )
+        )
+        yield
+    return described

@@ -6,8 +6,10 @@ from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
 from millrace.groups.group import Commit
 from millrace.groups.offsets import NO_EXPIRY, CommittedOffset, TopicPartition
+from millrace.steps import Steps, slices
 from millrace.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -18,13 +20,20 @@ TOPIC_IDS_FROM = 10
 MAX_TIME_MS = 2**63 - 1
 
 
-def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
+def handle(ctx: Context, request: OffsetCommitRequest) -> Steps[OffsetCommitResponse]:
     now_ms = ctx.clock.now_ms()
     expires_ms = NO_EXPIRY
     if request.retention_time_ms >= 0:
         expires_ms = min(now_ms + request.retention_time_ms, MAX_TIME_MS)
-    accepted: list[tuple[TopicPartition, CommittedOffset]] = []
-    topics = [_take(ctx, topic, now_ms, expires_ms, accepted) for topic in request.topics]
+    # A partition that is named twice is committed once, as it is named last.
+    accepted: dict[TopicPartition, CommittedOffset] = {}
+    topics = []
+    for topic in request.topics:
+        result = OffsetCommitResponseTopic(topic.name, topic.topic_id)
+        topics.append(result)
+        for partitions in slices(topic.partitions):
+            result.partitions += _accept(ctx, topic, partitions, now_ms, expires_ms, accepted)
+            yield
     by = Commit(
         request.member_id,
         request.group_instance_id,
@@ -32,28 +41,30 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
         ctx.api_version,
     )
     try:
-        ctx.groups.commit(request.group_id, by, accepted)
+        ctx.groups.commit(request.group_id, by, accepted.items())
     except KafkaError as error:
-        for topic in topics:
-            for partition in topic.partitions:
+        for result in topics:
+            for partition in result.partitions:
                 partition.error_code = error.error
+            yield
     return OffsetCommitResponse(topics=topics)
 
 
-def _take(
+def _accept(
     ctx: Context,
     topic: OffsetCommitRequestTopic,
+    partitions: list[OffsetCommitRequestPartition],
     now_ms: int,
     expires_ms: int,
-    accepted: list[tuple[TopicPartition, CommittedOffset]],
-) -> OffsetCommitResponseTopic:
-    answers: list[OffsetCommitResponsePartition] = []
+    accepted: dict[TopicPartition, CommittedOffset],
+) -> list[OffsetCommitResponsePartition]:
+    results: list[OffsetCommitResponsePartition] = []
     if ctx.api_version >= TOPIC_IDS_FROM:
         known, unknown = ctx.image.by_id.get(topic.topic_id), Error.UNKNOWN_TOPIC_ID
     else:
         known, unknown = ctx.image.topics.get(topic.name), Error.UNKNOWN_TOPIC_OR_PARTITION
     max_metadata_bytes = ctx.config.offset_metadata_max_bytes
-    for asked in topic.partitions:
+    for asked in partitions:
         index, metadata = asked.partition_index, asked.committed_metadata or ""
         if known is None:
             error = unknown
@@ -71,6 +82,6 @@ def _take(
                 expires_ms,
                 known.topic_id,
             )
-            accepted.append(((known.name, index), committed))
-        answers.append(OffsetCommitResponsePartition(index, error))
-    return OffsetCommitResponseTopic(topic.name, topic.topic_id, answers)
+            accepted[known.name, index] = committed
+        results.append(OffsetCommitResponsePartition(index, error))
+    return results

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
+from millrace.steps import Steps
 from millrace.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -12,33 +13,28 @@ from millrace.wire.messages.offset_delete import (
 )
 
 
-def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+def handle(ctx: Context, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
     if not request.group_id:
         raise KafkaError(Error.INVALID_GROUP_ID)
-    asked = [
-        (topic.name, partition.partition_index)
-        for topic in request.topics
-        for partition in topic.partitions
-        if _exists(ctx, topic.name, partition.partition_index)
-    ]
-    outcome = ctx.groups.delete_offsets(request.group_id, asked)
-    return OffsetDeleteResponse(
-        topics=[
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetDeleteResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=outcome.get(
-                            (topic.name, partition.partition_index), Error.UNKNOWN_TOPIC_OR_PARTITION
-                        ),
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    existing: dict[tuple[str, int], None] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            if _exists(ctx, topic.name, partition.partition_index):
+                existing[topic.name, partition.partition_index] = None
+            yield
+        yield
+    outcome = ctx.groups.delete_offsets(request.group_id, list(existing))
+    response = OffsetDeleteResponse()
+    for topic in request.topics:
+        result = OffsetDeleteResponseTopic(name=topic.name)
+        response.topics.append(result)
+        for partition in topic.partitions:
+            index = partition.partition_index
+            error = outcome.get((topic.name, index), Error.UNKNOWN_TOPIC_OR_PARTITION)
+            result.partitions.append(OffsetDeleteResponsePartition(index, error))
+            yield
+        yield
+    return response
 
 
 def _exists(ctx: Context, topic: str, partition: int) -> bool:

@@ -2,59 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
-from millrace.groups.offsets import TopicPartition, topics_of
 from millrace.groups.shard import GroupShard
+from millrace.steps import Steps, each
 from millrace.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from millrace.wire.schema import ZERO_UUID
 
 GROUP_ERRORS_FROM = 2
 SEVERAL_GROUPS_FROM = 8
 TOPIC_IDS_FROM = 10
 NO_OFFSET = -1
 
+TopicKey = tuple[str, bytes]
+"""A topic's name or, from v10 on, its id."""
 
-def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+
+@dataclass(slots=True)
+class _Wanted:
+    """The offsets that a request wants of one group.
+
+    A group, topic or partition that is named twice is answered once: a response may be many times as long as
+    its request.
+    """
+
+    group_id: str
+    member_id: str | None = None
+    member_epoch: int = -1
+    all_topics: bool = False
+    topics: dict[TopicKey, dict[int, None]] = field(default_factory=dict)
+
+    def add(self, topics: Iterable[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None) -> Steps[None]:
+        if topics is None:
+            self.all_topics = True
+            return
+        for topic in topics:
+            topic_id = topic.topic_id if isinstance(topic, OffsetFetchRequestTopics) else ZERO_UUID
+            indexes = self.topics.setdefault((topic.name, topic_id), {})
+            indexes.update(dict.fromkeys(topic.partition_indexes))
+            yield
+
+
+def handle(ctx: Context, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
     if ctx.api_version >= SEVERAL_GROUPS_FROM:
-        return OffsetFetchResponse(
-            groups=[_fetch_group(ctx, group, request.require_stable) for group in request.groups]
-        )
-    return _as_single_group(ctx, _fetch_group(ctx, _only_group(request), request.require_stable))
+        response = OffsetFetchResponse()
+        for wanted in (yield from _wanted_of_groups(request.groups)):
+            response.groups.append((yield from _fetch_group(ctx, wanted, request.require_stable)))
+            yield
+        return response
+    only = _Wanted(request.group_id)
+    yield from only.add(request.topics)
+    group = yield from _fetch_group(ctx, only, request.require_stable)
+    topics = [OffsetFetchResponseTopic(topic.name, topic.partitions) for topic in group.topics]
+    return OffsetFetchResponse(topics=topics, error_code=group.error_code)
 
 
-def _fetch_group(
-    ctx: Context, asked: OffsetFetchRequestGroup, require_stable: bool
-) -> OffsetFetchResponseGroup:
-    response = OffsetFetchResponseGroup(group_id=asked.group_id)
+def _wanted_of_groups(groups: Iterable[OffsetFetchRequestGroup]) -> Steps[Iterable[_Wanted]]:
+    by_group: dict[str, _Wanted] = {}
+    for group in groups:
+        wanted = by_group.get(group.group_id)
+        if wanted is None:
+            wanted = _Wanted(group.group_id, group.member_id, group.member_epoch)
+            by_group[group.group_id] = wanted
+        yield from wanted.add(group.topics)
+        yield
+    return by_group.values()
+
+
+def _fetch_group(ctx: Context, wanted: _Wanted, require_stable: bool) -> Steps[OffsetFetchResponseGroup]:
+    response = OffsetFetchResponseGroup(group_id=wanted.group_id)
     try:
-        shard = ctx.groups.runtime.shard_of(asked.group_id)
-        group = shard.find(asked.group_id)
+        shard = ctx.groups.runtime.shard_of(wanted.group_id)
+        group = shard.find(wanted.group_id)
         if group is not None:
-            group.validate_fetch(asked.member_id, asked.member_epoch)
+            group.validate_fetch(wanted.member_id, wanted.member_epoch)
     except KafkaError as error:
         response.error_code = error.error
         if ctx.api_version < GROUP_ERRORS_FROM:
-            response.topics = [_failed(topic, error.error) for topic in asked.topics or ()]
+            for (name, _), indexes in wanted.topics.items():
+                response.topics.append((yield from _failed(name, ZERO_UUID, indexes, error.error)))
         return response
-    reading = _Reading(ctx, shard, asked.group_id, require_stable)
-    response.topics = list(reading.all() if asked.topics is None else map(reading.topic, asked.topics))
+    reading = _Reading(ctx, shard, wanted.group_id, require_stable)
+    response.topics = yield from reading.all() if wanted.all_topics else reading.some(wanted.topics)
     return response
 
 
 class _Reading:
-    """Reads one group's offsets."""
+    """Reads the offsets of one group."""
 
     def __init__(self, ctx: Context, shard: GroupShard, group_id: str, require_stable: bool) -> None:
         self._ctx = ctx
@@ -62,38 +109,46 @@ class _Reading:
         self._group_id = group_id
         self._require_stable = require_stable
 
-    def all(self) -> Iterator[OffsetFetchResponseTopics]:
-        for name, indexes in topics_of(self._offsets.of_group(self._group_id)).items():
+    def all(self) -> Steps[list[OffsetFetchResponseTopics]]:
+        by_name: dict[str, list[int]] = {}
+        for name, index in list(self._offsets.of_group(self._group_id)):
+            by_name.setdefault(name, []).append(index)
+            yield
+        topics = []
+        for name in sorted(by_name):
             known = self._ctx.image.topics.get(name)
             if known is None and self._ctx.api_version >= TOPIC_IDS_FROM:
                 continue
-            yield OffsetFetchResponseTopics(
-                name=name,
-                topic_id=known.topic_id if known is not None else bytes(16),
-                partitions=[self._partition((name, index)) for index in indexes],
-            )
+            topic_id = ZERO_UUID if known is None else known.topic_id
+            topics.append((yield from self._topic(name, topic_id, sorted(by_name[name]))))
+        return topics
 
-    def topic(self, asked: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
-        name = asked.name
-        if self._ctx.api_version >= TOPIC_IDS_FROM:
-            known = self._ctx.image.by_id.get(asked.topic_id)
-            if known is None:
-                return _failed(asked, Error.UNKNOWN_TOPIC_ID)
-            name = known.name
-        return OffsetFetchResponseTopics(
-            name=name,
-            topic_id=asked.topic_id,
-            partitions=[self._partition((name, index)) for index in asked.partition_indexes],
-        )
+    def some(self, wanted: dict[TopicKey, dict[int, None]]) -> Steps[list[OffsetFetchResponseTopics]]:
+        topics = []
+        for (name, topic_id), indexes in wanted.items():
+            if self._ctx.api_version >= TOPIC_IDS_FROM:
+                known = self._ctx.image.by_id.get(topic_id)
+                if known is None:
+                    topics.append((yield from _failed(name, topic_id, indexes, Error.UNKNOWN_TOPIC_ID)))
+                    continue
+                name = known.name
+            topics.append((yield from self._topic(name, topic_id, indexes)))
+        return topics
 
-    def _partition(self, partition: TopicPartition) -> OffsetFetchResponsePartitions:
-        response = OffsetFetchResponsePartitions(
-            partition_index=partition[1], committed_offset=NO_OFFSET, metadata=""
-        )
-        if self._require_stable and self._offsets.is_pending(self._group_id, *partition):
+    def _topic(self, name: str, topic_id: bytes, indexes: Iterable[int]) -> Steps[OffsetFetchResponseTopics]:
+        def read(index: int) -> OffsetFetchResponsePartition:
+            return self._partition(name, index)
+
+        partitions = yield from each(indexes, read)
+        yield
+        return OffsetFetchResponseTopics(name, topic_id, partitions)
+
+    def _partition(self, topic: str, index: int) -> OffsetFetchResponsePartition:
+        response = OffsetFetchResponsePartition(index, NO_OFFSET, metadata="")
+        if self._require_stable and self._offsets.is_pending(self._group_id, topic, index):
             response.error_code = Error.UNSTABLE_OFFSET_COMMIT
             return response
-        committed = self._offsets.get(self._group_id, *partition)
+        committed = self._offsets.get(self._group_id, topic, index)
         if committed is not None:
             response.committed_offset = committed.offset
             response.committed_leader_epoch = committed.leader_epoch
@@ -101,47 +156,12 @@ class _Reading:
         return response
 
 
-def _failed(asked: OffsetFetchRequestTopics, error: Error) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
-        name=asked.name,
-        topic_id=asked.topic_id,
-        partitions=[
-            OffsetFetchResponsePartitions(
-                partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error
-            )
-            for index in asked.partition_indexes
-        ],
-    )
+def _failed(
+    name: str, topic_id: bytes, indexes: Iterable[int], error: Error
+) -> Steps[OffsetFetchResponseTopics]:
+    def fail(index: int) -> OffsetFetchResponsePartition:
+        return OffsetFetchResponsePartition(index, NO_OFFSET, metadata="", error_code=error)
 
-
-def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
-    """The one group of the older versions, in the newer form."""
-    topics = None
-    if request.topics is not None:
-        topics = [
-            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
-            for topic in request.topics
-        ]
-    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-
-
-def _as_single_group(ctx: Context, group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
-    return OffsetFetchResponse(
-        error_code=group.error_code,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=partition.partition_index,
-                        committed_offset=partition.committed_offset,
-                        committed_leader_epoch=partition.committed_leader_epoch,
-                        metadata=partition.metadata,
-                        error_code=partition.error_code,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in group.topics
-        ],
-    )
+    partitions = yield from each(indexes, fail)
+    yield
+    return OffsetFetchResponseTopics(name, topic_id, partitions)

@@ -1,9 +1,12 @@
-"""OffsetForLeaderEpoch v2-4: where a leader epoch ended, for clients to check for truncation."""
+"""OffsetForLeaderEpoch v2-4: the end offset of a leader epoch, by which clients detect truncation."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from millrace.api.context import Context
 from millrace.errors import KafkaError
+from millrace.steps import Steps, each
 from millrace.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -13,15 +16,13 @@ from millrace.wire.messages.offset_for_leader_epoch import (
 )
 
 
-def handle(ctx: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_find(ctx, topic.topic, asked) for asked in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+def handle(ctx: Context, request: OffsetForLeaderEpochRequest) -> Steps[OffsetForLeaderEpochResponse]:
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        partitions = yield from each(topic.partitions, partial(_find, ctx, topic.topic))
+        response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+        yield
+    return response
 
 
 def _find(ctx: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

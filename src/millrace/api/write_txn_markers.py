@@ -1,12 +1,13 @@
 """WriteTxnMarkers v1-2. v2: transaction version.
 
-What a coordinator on another broker, or an operator's tool that aborts a hanging transaction, asks for.
+Sent by a coordinator on another broker, or by an operator's tool that aborts a hanging transaction.
 """
 
 from __future__ import annotations
 
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
+from millrace.steps import Steps
 from millrace.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -17,26 +18,26 @@ from millrace.wire.messages.write_txn_markers import (
 )
 
 
-def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(markers=[_write(ctx, marker) for marker in request.markers])
+def handle(ctx: Context, request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
+    response = WriteTxnMarkersResponse()
+    for marker in request.markers:
+        response.markers.append((yield from _write(ctx, marker)))
+        yield
+    return response
 
 
-def _write(ctx: Context, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
-    return WritableTxnMarkerResult(
-        producer_id=marker.producer_id,
-        topics=[
-            WritableTxnMarkerTopicResult(
-                name=topic.name,
-                partitions=[
-                    WritableTxnMarkerPartitionResult(
-                        partition_index=index, error_code=_outcome(ctx, marker, topic.name, index)
-                    )
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in marker.topics
-        ],
-    )
+def _write(ctx: Context, marker: WritableTxnMarker) -> Steps[WritableTxnMarkerResult]:
+    result = WritableTxnMarkerResult(producer_id=marker.producer_id)
+    for topic in marker.topics:
+        written = WritableTxnMarkerTopicResult(name=topic.name)
+        result.topics.append(written)
+        # A partition that is named twice gets one marker.
+        for index in dict.fromkeys(topic.partition_indexes):
+            error = _outcome(ctx, marker, topic.name, index)
+            written.partitions.append(WritableTxnMarkerPartitionResult(index, error))
+            yield
+        yield
+    return result
 
 
 def _outcome(ctx: Context, marker: WritableTxnMarker, topic: str, index: int) -> Error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from millrace.clock import Clock
@@ -121,10 +121,10 @@ class Groups:
         self,
         group_id: str,
         by: Commit,
-        offsets: Sequence[tuple[TopicPartition, CommittedOffset]],
+        offsets: Collection[tuple[TopicPartition, CommittedOffset]],
         transaction: TransactionalCommit = NO_TRANSACTION,
     ) -> None:
-        """Commit offsets, or raise what is wrong with who commits them."""
+        """Commit offsets; raises KafkaError if this member may not commit them."""
         index = self.runtime.partition_of(group_id)
         shard = self.runtime.shard(index)
         group = shard.find(group_id)
@@ -148,7 +148,7 @@ class Groups:
             shard.offsets.replay_commit(group_id, partition, committed, producer_id)
 
     def _by_id(
-        self, offsets: Sequence[tuple[TopicPartition, CommittedOffset]]
+        self, offsets: Iterable[tuple[TopicPartition, CommittedOffset]]
     ) -> Iterator[tuple[bytes, int]]:
         for (topic, index), _ in offsets:
             known = self.topics.topics.get(topic)

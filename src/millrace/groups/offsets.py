@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -154,11 +154,3 @@ def _is_expired(committed: CommittedOffset, group: Group, now_ms: int, retention
         return now_ms >= committed.expire_timestamp
     since = group.offsets_idle_since(committed.commit_timestamp)
     return since is not None and now_ms - since >= retention_ms
-
-
-def topics_of(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partitions by topic, each in order."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        by_topic.setdefault(topic, []).append(partition)
-    return by_topic

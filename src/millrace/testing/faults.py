@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable
+from types import GeneratorType
 from typing import Any, NoReturn, TypeAlias
 
 from millrace.api import HANDLERS
@@ -13,6 +14,7 @@ from millrace.api.dispatch import Handler
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.net.replies import CloseConnection
+from millrace.steps import finish
 from millrace.testing.failed_response import failed_response
 
 Fault: TypeAlias = "Callable[[Context, Handler, Any], Any]"
@@ -32,7 +34,7 @@ def drop_answer(times: int | None = None) -> Fault:
     unanswered: set[asyncio.Task[Any]] = set()
 
     def intercept(ctx: Context, handler: Handler, request: Any) -> NoReturn:
-        response = handler.handle(ctx, request)
+        response = _in_turns(handler.handle(ctx, request))
         if asyncio.iscoroutine(response):
             task = ctx.loop.create_task(response)
             unanswered.add(task)  # The loop alone would not keep it alive.
@@ -54,7 +56,7 @@ def delay(seconds: float, times: int | None = None) -> Fault:
         return await response if asyncio.iscoroutine(response) else response
 
     def intercept(ctx: Context, handler: Handler, request: Any) -> Any:
-        return later(handler.handle(ctx, request))
+        return later(_in_turns(handler.handle(ctx, request)))
 
     return _limited(intercept, times)
 
@@ -86,6 +88,11 @@ def _limited(intercept: Fault, times: int | None) -> Fault:
         return intercept(ctx, handler, request)
 
     return maybe
+
+
+def _in_turns(response: Any) -> Any:
+    """The response, with a coroutine in place of steps."""
+    return finish(response) if isinstance(response, GeneratorType) else response
 
 
 def api_name(handler: Handler) -> str:
