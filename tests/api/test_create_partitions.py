@@ -28,6 +28,21 @@ def test_validating_adds_nothing(call: Call, ctx: Context) -> None:
     assert ctx.image.topics["orders"].partitions == 1
 
 
+def test_too_many_partitions_in_one_request_are_refused(call: Call, ctx: Context) -> None:
+    for name in ("a", "b", "c"):
+        create_topic(ctx, name, 1)
+    topics = [
+        CreatePartitionsTopic(name=name, count=count, assignments=None)
+        for name, count in (("a", 6000), ("b", 6000), ("c", 2))
+    ]
+    response = call(CreatePartitionsRequest(topics=topics, validate_only=True))
+    assert [result.error_code for result in response.results] == [
+        Error.NONE,
+        Error.POLICY_VIOLATION,
+        Error.NONE,
+    ]
+
+
 def test_refusals_say_why(call: Call, ctx: Context) -> None:
     create_topic(ctx, "orders", 3)
     create_topic(ctx, "unassigned", 1)

@@ -84,6 +84,32 @@ def test_a_name_given_twice_is_refused(call: Call, ctx: Context) -> None:
     assert not ctx.image.topics
 
 
+def test_too_many_partitions_in_one_request_are_refused(call: Call, ctx: Context) -> None:
+    def create(*counts: int, validate_only: bool) -> list[tuple[Error, str | None]]:
+        topics = [
+            CreatableTopic(name=f"t{number}", num_partitions=count, replication_factor=1)
+            for number, count in enumerate(counts)
+        ]
+        results = call(CreateTopicsRequest(topics=topics, validate_only=validate_only)).topics
+        return [(Error(result.error_code), result.error_message) for result in results]
+
+    refused = (Error.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    for validate_only in (True, False):
+        assert create(5000, 5000, 1, validate_only=validate_only) == [refused] * 3
+        # One without a number gets the default.
+        assert create(10_000, -1, validate_only=validate_only) == [refused] * 2
+    assert not ctx.image.topics
+    assert create(5000, 5000, validate_only=True) == [(Error.NONE, None)] * 2
+
+
+def test_a_name_given_twice_does_not_count_as_partitions(call: Call) -> None:
+    topics = [
+        CreatableTopic(name=name, num_partitions=6000, replication_factor=1) for name in ("a", "a", "b")
+    ]
+    results = call(CreateTopicsRequest(topics=topics, validate_only=True)).topics
+    assert {result.name: result.error_code for result in results} == {"a": Error.INVALID_REQUEST, "b": 0}
+
+
 @pytest.mark.parametrize(
     ("assignments", "error"),
     [

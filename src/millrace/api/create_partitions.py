@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from millrace.api.context import Context
+from millrace.cluster.topic_rules import check_total_partitions
 from millrace.errors import Error, KafkaError
+from millrace.steps import Turn
 from millrace.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -16,27 +18,27 @@ from millrace.wire.messages.create_partitions import (
 
 async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
-    results = {
-        asked.name: await _add(
-            ctx, asked, validate_only=request.validate_only, duplicate=times[asked.name] > 1
-        )
-        for asked in request.topics
-    }
+    results: dict[str, CreatePartitionsTopicResult] = {}
+    total = 0
+    turn = Turn()
+    for topic in request.topics:
+        result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
+        try:
+            if times[topic.name] > 1:
+                raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
+            added = topic.count - (ctx.image.partition_count(topic.name) or topic.count)
+            check_total_partitions(total + added)
+            await ctx.metadata.add_partitions(
+                topic.name, topic.count, _assignments(topic), validate_only=request.validate_only
+            )
+            total += added
+        except KafkaError as error:
+            result.error_code, result.error_message = error.error, error.message
+        await turn.end_step()
     return CreatePartitionsResponse(results=list(results.values()))
 
 
-async def _add(
-    ctx: Context, asked: CreatePartitionsTopic, *, validate_only: bool, duplicate: bool
-) -> CreatePartitionsTopicResult:
-    try:
-        if duplicate:
-            raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
-        assignments = None
-        if asked.assignments is not None:
-            assignments = [assignment.broker_ids for assignment in asked.assignments]
-        await ctx.metadata.add_partitions(asked.name, asked.count, assignments, validate_only=validate_only)
-    except KafkaError as error:
-        return CreatePartitionsTopicResult(
-            name=asked.name, error_code=error.error, error_message=error.message
-        )
-    return CreatePartitionsTopicResult(name=asked.name)
+def _assignments(topic: CreatePartitionsTopic) -> list[list[int]] | None:
+    if topic.assignments is None:
+        return None
+    return [assignment.broker_ids for assignment in topic.assignments]

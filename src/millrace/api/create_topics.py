@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from millrace.api.context import Context
 from millrace.cluster.configs import describe_topic
 from millrace.cluster.image import TopicImage
+from millrace.cluster.topic_rules import DEFAULT, check_total_partitions
 from millrace.errors import Error, KafkaError
+from millrace.steps import Turn, each, finish
 from millrace.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -19,14 +22,32 @@ from millrace.wire.messages.create_topics import (
 
 async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
-    results: dict[str, CreatableTopicResult] = {}
-    for asked in request.topics:
-        if asked.name in results:
-            continue
-        results[asked.name] = await _create(
-            ctx, asked, validate_only=request.validate_only, duplicate=times[asked.name] > 1
+    distinct = {topic.name: topic for topic in request.topics}
+    try:
+        check_total_partitions(
+            sum(_partitions(ctx, topic) for topic in distinct.values() if times[topic.name] == 1)
         )
-    return CreateTopicsResponse(topics=list(results.values()))
+    except KafkaError as error:
+        return CreateTopicsResponse(topics=await finish(each(distinct.values(), partial(_failed, error))))
+    response = CreateTopicsResponse()
+    turn = Turn()
+    for topic in distinct.values():
+        duplicate = times[topic.name] > 1
+        response.topics.append(
+            await _create(ctx, topic, validate_only=request.validate_only, duplicate=duplicate)
+        )
+        await turn.end_step()
+    return response
+
+
+def _partitions(ctx: Context, asked: CreatableTopic) -> int:
+    if asked.assignments:
+        return len(asked.assignments)
+    return ctx.config.num_partitions if asked.num_partitions == DEFAULT else max(asked.num_partitions, 0)
+
+
+def _failed(error: KafkaError, asked: CreatableTopic) -> CreatableTopicResult:
+    return CreatableTopicResult(name=asked.name, error_code=error.error, error_message=error.message)
 
 
 async def _create(
@@ -44,7 +65,7 @@ async def _create(
             validate_only=validate_only,
         )
     except KafkaError as error:
-        return CreatableTopicResult(name=asked.name, error_code=error.error, error_message=error.message)
+        return _failed(error, asked)
     return _created(ctx, topic)
 
 

@@ -62,6 +62,11 @@ def check_partition_count(count: int) -> None:
         raise KafkaError(
             Error.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
         )
+    check_total_partitions(count)
+
+
+def check_total_partitions(count: int) -> None:
+    """Raise POLICY_VIOLATION for more partitions than one request may create."""
     if count > MAX_PARTITIONS_PER_REQUEST:
         raise KafkaError(Error.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
