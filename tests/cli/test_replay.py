@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from millrace.pipelines import log, outputs, pipeline
-from millrace.pipelines.outputs import Building, Output
+from millrace.pipelines import log, pipeline
+from millrace.pipelines.replay import output_pointer
+from millrace.pipelines.replay.output_pointer import Building, Output
 from millrace.testing import Broker
 
 from .conftest import Run
@@ -28,9 +29,9 @@ def second(lines):
 
 
 def test_the_versions_of_outputs_are_shown(run: Run, broker: Broker) -> None:
-    assert "no output was ever replayed" in run("replay", "--list").output
+    assert "no output has been replayed" in run("replay", "--list").output
     building = Building(3, "trending-v3", 0)
-    outputs.publish(
+    output_pointer.publish(
         trending, [Output("trending", "trending-v2", 2, "trending", 0, building)], broker.bootstrap
     )
     assert run("replay", "--status").output.splitlines() == [
@@ -42,9 +43,11 @@ def test_the_versions_of_outputs_are_shown(run: Run, broker: Broker) -> None:
 def test_what_to_replay_has_to_be_one_pipeline(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "two.py"
     file.write_text(TWO)
-    assert "say which file to replay, or --status" in run("replay", fails=True).output
+    assert "give the file to replay, or --status" in run("replay", fails=True).output
     assert f"choose one: {file}:first" in run("replay", file, fails=True).output
-    assert "'soon' is no point in time" in run("replay", f"{file}:first", "--from", "soon", fails=True).output
+    assert (
+        "'soon' is not a point in time" in run("replay", f"{file}:first", "--from", "soon", fails=True).output
+    )
 
 
 def test_a_file_without_a_view_is_refused(run: Run, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.pipelines import offsets
+from millrace.pipelines.kafka import offsets
 from millrace.testing import Broker
 
 from .. import jvm
@@ -100,10 +100,10 @@ def read(run: Run, topic: str) -> list[str]:
 def test_a_job_that_is_not_there_is_told(run_alone: Run) -> None:
     result = run_alone("run", "nowhere.py")
     assert result.exit_code == 1
-    assert "error: nowhere.py is not there; give the path" in result.output
+    assert "error: nowhere.py does not exist; give the path" in result.output
 
 
 def test_options_that_contradict_each_other_are_told(run_alone: Run, job: Path, tmp_path: Path) -> None:
     assert "--from and --to run a batch" in run_alone("run", job, "--from", "-2h", "--once").output
     (tmp_path / "spark-pipeline.yml").write_text("name: project\n")
-    assert "--name: a declarative project" in run_alone("run", tmp_path, "--name", "x").output
+    assert "--name: set this in the files" in run_alone("run", tmp_path, "--name", "x").output

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from millrace.pipelines.exactly_once import ExactlyOnce, client_settings
-from millrace.pipelines.log import LogTopic
-from millrace.pipelines.transactional_task import Write
+from millrace.pipelines.sink.exactly_once import ExactlyOnce, client_settings
+from millrace.pipelines.sink.transactional_task import BatchWrite
+from millrace.pipelines.topics.declaration import LogTopic
 from millrace.testing import BrokerProcess
 
 from ..reading import read_topic
@@ -132,7 +132,7 @@ class Run:
         """A life of the driver; whether it got to the end of the batch."""
         self._life += 1
         sink = ExactlyOnce(QUERY, LogTopic(TOPIC, "bytes"), self._broker.bootstrap, TIMEOUT)
-        sink._prepare(Write(QUERY, TOPIC, self._client, batch, len(rows), "checkpoint"))
+        sink._prepare(BatchWrite(QUERY, TOPIC, self._client, batch, len(rows), "checkpoint"))
         outcomes: queue.Queue[tuple[int, int, dict[str, Any]]] = queue.Queue()
         missing = {task for task, of in enumerate(rows) if of}
         for task in missing:
