@@ -41,6 +41,10 @@ QUEUE_BYTES = 32 << 20
 CHUNK_BYTES = 4 << 20
 RECORD_OVERHEAD_BYTES = 100
 
+# Errors of records that were never sent because another one was refused.
+PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+REASON_SECONDS = 1.0
+
 # The variable in which PySpark's worker keeps the connection to Spark, and the bytes after the last row.
 INPUT = "input_data_stream"
 END_OF_STREAM = struct.pack("!i", SpecialLengths.END_OF_STREAM)
@@ -255,8 +259,9 @@ class TaskProducer:
             )
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        # Later failures are consequences of the first.
-        if error is not None and self._delivery_error is None:
+        # One refused record fails the transaction, and the client purges the records that wait. Their reports
+        # may come first, but only the report of the refused record tells the reason.
+        if error is not None and (self._delivery_error is None or self._delivery_error.code() in PURGED):
             self._delivery_error = error
 
     def commit(self) -> None:
@@ -272,15 +277,23 @@ class TaskProducer:
             return
         explained = error
         with contextlib.suppress(KafkaException):
-            # The reason why a record was refused may have arrived in the meantime.
-            self._producer.poll(0)
             if isinstance(error, KafkaException):
+                self._await_reason()
                 explained = self.explained(error)
             # If this fails too, the next owner of the transactional id aborts the transaction.
             self._producer.abort_transaction(CALL_SECONDS)
         self.close()
         if explained is not error:
             raise explained from error
+
+    def _await_reason(self) -> None:
+        """Wait a moment for the report of the record that was refused, if there was one."""
+        deadline = time.monotonic() + REASON_SECONDS
+        self._producer.poll(0)
+        while self._delivery_error is not None and self._delivery_error.code() in PURGED:
+            if time.monotonic() > deadline:
+                return
+            self._producer.poll(PAUSE_SECONDS)
 
     def close(self) -> None:
         with contextlib.suppress(KafkaException):
