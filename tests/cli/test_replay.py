@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from millrace.pipelines import log, pipeline
 from millrace.pipelines.replay import output_pointer
 from millrace.pipelines.replay.output_pointer import Building, Output
+from millrace.pipelines.spark import session
 from millrace.testing import Broker
 
 from .conftest import Run
@@ -55,3 +58,25 @@ def test_a_file_without_a_view_is_refused(run: Run, tmp_path: Path) -> None:
     file.write_text(TWO)
     assert "has no view; write VIEW = View(" in run("view", file, fails=True).output
     assert "such as 6h" in run("view", file, "--every", "often", fails=True).output
+
+
+VIEW = """
+from millrace.pipelines import View, log, pipeline
+
+@pipeline(lines=log.text("nowhere"), output=log.text("a"))
+def copy(lines):
+    return lines
+
+VIEW = View(copy, key=["value"], merge={})
+"""
+
+
+@pytest.mark.parametrize("command", ["replay", "view"])
+def test_missing_topic_is_reported_before_spark_starts(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr(session, "session", lambda *_, **__: pytest.fail("Spark was started"))
+    file = tmp_path / "view.py"
+    file.write_text(VIEW)
+    output = run(command, file, fails=True).output
+    assert "create it with `millrace topics --create --topic nowhere`" in output

@@ -67,9 +67,12 @@ def command(
     from rich.console import Console
 
     from millrace.pipelines.history.range import moment
+    from millrace.pipelines.run import preflight
 
     pipeline = _only(job)
     begin_at = None if start is None else moment(start)
+    # Checked before Spark starts, which takes seconds.
+    preflight.check([pipeline], target.bootstrap)
     from millrace.pipelines.replay.new_version import Replay
     from millrace.pipelines.run import checkpoint
     from millrace.pipelines.spark.session import session

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
 
     from millrace.pipelines import LogTopic, Pipeline
     from millrace.pipelines.replay.output_pointer import Version
-
-
-RETRY_SECONDS = 1.0
 
 
 @click.command("run", cls=KafkaCommand)
@@ -175,26 +171,19 @@ class _Run:
     def _run_live(
         self, pipelines: list[Pipeline], outputs: list[dict[str, LogTopic]], console: Console
     ) -> None:
-        with self._spark(pipelines) as spark:
-            versions = self._current_versions(pipelines, console)
-            self._run_queries(spark, pipelines, outputs, versions, console)
-
-    def _current_versions(self, pipelines: list[Pipeline], console: Console) -> list[Version]:
-        """The versions that readers read; waits while the broker is unavailable."""
-        from millrace.pipelines.errors import BrokerUnavailable
         from millrace.pipelines.replay.output_pointer import current_version
+        from millrace.pipelines.run import preflight
 
-        is_first = True
-        while True:
-            try:
-                return [current_version(pipeline, self.target.bootstrap) for pipeline in pipelines]
-            except BrokerUnavailable as error:
-                if self.explain:
-                    raise
-                if is_first:
-                    console.print(f"waiting: {error}", highlight=False, soft_wrap=True)
-                is_first = False
-                time.sleep(RETRY_SECONDS)
+        bootstrap = self.target.bootstrap
+        if not self.explain:
+            preflight.wait_for_broker(
+                bootstrap,
+                lambda problem: console.print(f"waiting: {problem}", highlight=False, soft_wrap=True),
+            )
+        preflight.check(pipelines, bootstrap)
+        versions = [current_version(pipeline, bootstrap) for pipeline in pipelines]
+        with self._spark(pipelines) as spark:
+            self._run_queries(spark, pipelines, outputs, versions, console)
 
     def _run_queries(
         self,
@@ -242,9 +231,11 @@ class _Run:
         self, pipelines: list[Pipeline], outputs: list[dict[str, LogTopic]], console: Console
     ) -> None:
         from millrace.pipelines.history.range import moment
+        from millrace.pipelines.run import preflight
 
         start = None if self.start is None else moment(self.start)
         end = None if self.end is None else moment(self.end)
+        preflight.check(pipelines, self.target.bootstrap)
         with self._spark(pipelines) as spark:
             from millrace.pipelines.history import batch
 

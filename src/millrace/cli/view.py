@@ -58,12 +58,15 @@ def command(
     seconds = _seconds(every)
     from rich.console import Console
 
+    from millrace.pipelines.run import preflight
     from millrace.pipelines.views.view import load_views
 
     views = load_views(job)
     if len(views) > 1:
         names = ", ".join(view.name for view in views)
         raise CommandError(f"{job} has the views {names}; choose one: {job}:{views[0].name}")
+    # Checked before Spark starts, which takes seconds.
+    preflight.check([views[0].pipeline], target.bootstrap)
     from millrace.pipelines.console.foreground import interrupts
     from millrace.pipelines.run import checkpoint
     from millrace.pipelines.spark.session import session
