@@ -13,6 +13,7 @@ from millrace.api.context import LONG_REQUESTS_AT_ONCE, Context
 from millrace.api.dispatch import error_response
 from millrace.clock import Clock
 from millrace.config import Listener
+from millrace.deferred import Deferred
 from millrace.errors import KafkaError
 from millrace.steps import finish_at_once
 from millrace.timers import Timers
@@ -95,6 +96,8 @@ def call(ctx: Context) -> Call:
             response = handler.handle(ctx, request)
             if inspect.isgenerator(response):
                 return finish_at_once(response)
+            if isinstance(response, Deferred) and response.resolved:
+                return response.result()
             return ctx.loop.run_until_complete(response) if inspect.iscoroutine(response) else response
         except KafkaError as error:
             return error_response(handler, error)

@@ -118,7 +118,16 @@ class Dispatcher:
         response.api_keys = list(api_version_ranges(own))
         return encode_response(response, 0, header.correlation_id)
 
-    def _encode_later(self, response: Deferred[Any], handler: Handler, header: RequestHeader) -> LateReply:
+    def _encode_later(
+        self, response: Deferred[Any], handler: Handler, header: RequestHeader
+    ) -> Reply | LateReply:
+        if response.resolved:
+            try:
+                result = response.result()
+            except Exception as error:
+                result = error_response(handler, error)
+            return None if result is None else _encode(result, header)
+
         def encode(result: Any) -> Reply | CloseConnection:
             try:
                 if isinstance(result, BaseException):
@@ -127,7 +136,7 @@ class Dispatcher:
             except CloseConnection as error:
                 return error
 
-        return response.convert(encode)
+        return response.convert(encode, encode)
 
     # Requests that take longer than one turn
 
@@ -151,10 +160,14 @@ class Dispatcher:
             return self._encode_later(response, handler, header)
         return None if response is None else await self._await_response(response, handler, header)
 
-    async def _long_response(self, steps: Steps[Any], handler: Handler, header: RequestHeader) -> Reply:
+    async def _long_response(
+        self, steps: Steps[Any], handler: Handler, header: RequestHeader
+    ) -> Reply | LateReply:
         async with self._ctx.long_requests:
             response = await _finish(steps, handler)
-            return None if response is None else await _encode_in_turns(response, header)
+            if not isinstance(response, Deferred):
+                return None if response is None else await _encode_in_turns(response, header)
+        return self._encode_later(response, handler, header)
 
     async def _await_response(
         self, coroutine: Coroutine[Any, Any, Any], handler: Handler, header: RequestHeader
