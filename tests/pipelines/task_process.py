@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pyarrow
 
-from millrace.pipelines.sink import transactional_task
-from millrace.pipelines.sink.transactional_task import BatchWrite, TransactionFailed
+from millrace.pipelines import transactional_task
+from millrace.pipelines.transactional_task import Failed, Write
 
 ROWS_PER_CHUNK = 5
 
@@ -24,12 +24,10 @@ def main(bootstrap_settings: str) -> None:
     transactional_task.require_whole_input = lambda: None
     for line in sys.stdin:
         order = json.loads(line)
-        write = BatchWrite(
-            order["query"], order["topic"], client, order["batch"], order["tasks"], "checkpoint"
-        )
+        write = Write(order["query"], order["topic"], client, order["batch"], order["tasks"], "checkpoint")
         try:
             [outcome] = write._outcome(order["task"], slowly(order["rows"], order["seconds"])).to_pylist()
-        except TransactionFailed as failure:
+        except Failed as failure:
             outcome = {"lost": str(failure)}
         print(json.dumps(outcome), flush=True)
 

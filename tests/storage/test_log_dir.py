@@ -33,12 +33,22 @@ def test_offsets_are_kept_in_kafkas_text_form(log_dir):
     again.close()
 
 
+def test_high_watermarks_are_kept_in_kafkas_text_form(log_dir):
+    log_dir.write_high_watermarks({("b", 1): 7})
+    assert (log_dir.path / "replication-offset-checkpoint").read_text() == "0\n1\nb 1 7\n"
+    again = reopened(log_dir)
+    assert (again.high_watermark("b", 1), again.high_watermark("unknown", 0)) == (7, 0)
+    again.close()
+
+
 def test_a_deleted_partition_leaves_no_offsets_to_its_namesake(log_dir):
     log_dir.write_recovery_points({("a", 0): 5, ("b", 0): 6})
     log_dir.write_log_start_offsets({("a", 0): 2})
+    log_dir.write_high_watermarks({("a", 0): 4})
     log_dir.forget({("a", 0)})
     again = reopened(log_dir)
     assert (again.recovery_point("a", 0), again.log_start_offset("a", 0)) == (0, 0)
+    assert again.high_watermark("a", 0) == 0
     assert again.recovery_point("b", 0) == 6
     again.close()
 

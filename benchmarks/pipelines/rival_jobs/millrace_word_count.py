@@ -8,8 +8,9 @@ from dataclasses import replace
 from examples.word_count import word_count
 from sentence import say
 
-from millrace.pipelines import Run, RunOptions, session
-from millrace.pipelines.decorator import Delivery
+from millrace.pipelines.pipeline import Delivery
+from millrace.pipelines.running import Run
+from millrace.pipelines.spark_session import session
 
 delivery: Delivery = "exactly-once" if os.environ["DELIVERY"] == "exactly-once" else "at-least-once"
 spark = session("word-count")
@@ -17,7 +18,8 @@ run = Run(
     replace(word_count, delivery=delivery),
     spark,
     os.environ["BOOTSTRAP"],
-    RunOptions(checkpoints="checkpoints", available_now=True),
+    checkpoints="checkpoints",
+    available_now=True,
 )
 run.start()
 while not run.ended and not run.queries[0].status["isDataAvailable"]:

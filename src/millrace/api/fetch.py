@@ -26,13 +26,18 @@ ZSTD_FROM = 10
 TOPIC_IDS_FROM = 13
 READ_COMMITTED = 1
 NO_EPOCH = -1
+CONSUMER = -1
 # Few records are copied, so that all of an answer goes out in one packet and wakes its reader once.
 COPIED_BYTES = 16 * 1024
 
 
 def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
     fetch = ctx.fetch_sessions.begin(request, ctx, uses_topic_ids=ctx.api_version >= TOPIC_IDS_FROM)
-    if request.session_epoch == FINAL_EPOCH and ctx.config.millrace_fetch_pacing_enable:
+    if (
+        request.session_epoch == FINAL_EPOCH
+        and ctx.config.millrace_fetch_pacing_enable
+        and _follower(request) == CONSUMER
+    ):
         return _answer_in_pace(ctx, request, fetch)
     return _answer(ctx, request, fetch, _Reading(ctx, request))
 
@@ -83,6 +88,7 @@ class _Waiting:
             max_wait_ms,
             self._answer,
             reads_committed=self._request.isolation_level == READ_COMMITTED,
+            is_follower=_follower(self._request) != CONSUMER,
         )
 
     def _answer(self) -> None:
@@ -108,6 +114,7 @@ class _Reading:
     __slots__ = (
         "_aborted",
         "_ctx",
+        "_follower",
         "_reads_committed",
         "_remaining_bytes",
         "left",
@@ -124,6 +131,7 @@ class _Reading:
         self._remaining_bytes = min(request.max_bytes, ctx.config.fetch_max_bytes, max_bytes)
         self.missing_bytes = min(request.min_bytes, self._remaining_bytes)
         self._reads_committed = request.isolation_level == READ_COMMITTED
+        self._follower = _follower(request)
         # What most answers say of aborted transactions.
         self._aborted: list[AbortedTransaction] | None = [] if self._reads_committed else None
         self.results: list[tuple[Target, PartitionData]] = []
@@ -179,8 +187,14 @@ class _Reading:
                 return data
         max_bytes = min(asked.partition_max_bytes, self._remaining_bytes)
         end = data.last_stable_offset if self._reads_committed else data.high_watermark
+        if self._follower != CONSUMER:
+            end = log.log_end_offset
         # The first records always go out whole: a batch larger than every limit must not block its reader.
         records = log.read(asked.fetch_offset, max(max_bytes, 0), min_one_batch=self.size == 0, up_to=end)
+        if self._follower != CONSUMER:
+            # Not before the read: it refuses an offset past the log's end.
+            partition.record_fetch(self._follower, asked.fetch_offset)
+            data.high_watermark = partition.high_watermark
         if records is not None:
             self.size += records.length
             self._remaining_bytes -= records.length
@@ -194,6 +208,12 @@ class _Reading:
         next_offset = asked.fetch_offset if records is None else records.next_offset
         (self.left if next_offset < end else self.seen).append(target.key)
         return data
+
+
+def _follower(request: FetchRequest) -> int:
+    """The broker that fetches to replicate; other negative ids than CONSUMER are those of debugging tools."""
+    replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
+    return max(replica_id, CONSUMER)
 
 
 def _aborted(partition: Partition, start_offset: int, end_offset: int) -> list[AbortedTransaction]:

@@ -3,21 +3,24 @@
 Transactions (KIP-890): v11 clients know TRANSACTION_ABORTABLE. From v12 on a first batch makes its partition
 part of the transaction; before, it must have been added.
 
-Appends are in the page cache when this returns: with one replica, acks=1 and acks=all are the same, and
-min.insync.replicas asks for no more than there are, as in Kafka.
+Appends are in the page cache when this returns. With acks=all the response also waits until they are
+committed; with one replica they are at once, and min.insync.replicas asks for no more than there are.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, TypeAlias
 
 from millrace.api.context import Context
 from millrace.cluster.image import INTERNAL_TOPICS
+from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.net.replies import CloseConnection
 from millrace.replication.partition import Partition
+from millrace.replication.waiting import ParkedProduce
 from millrace.storage.append_origin import AppendOrigin
 from millrace.storage.inspection import InvalidRecords
 from millrace.storage.log import Appended
@@ -46,17 +49,21 @@ ADMIN_CLIENT_ID = "__admin_client"
 Unflushed: TypeAlias = tuple[Partition, PartitionProduceResponse]
 """A partition whose answer waits until its log is on disk."""
 
+Uncommitted: TypeAlias = tuple[Partition, int, PartitionProduceResponse]
+"""A partition whose response waits until the records before an offset are committed."""
+
 # What older clients would not try again, or would ask for new metadata first.
 UNVERIFIED = (Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR)
 
 
 def handle(
     ctx: Context, request: ProduceRequest
-) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+) -> ProduceResponse | Deferred[ProduceResponse] | Coroutine[Any, Any, ProduceResponse | None] | None:
     unflushed: list[Unflushed] = []
+    uncommitted: list[Uncommitted] = []
     responses: list[TopicProduceResponse] = []
     for topic in request.topic_data:
-        responses.append(_append_topic(ctx, request, topic, unflushed))
+        responses.append(_append_topic(ctx, request, topic, unflushed, uncommitted))
     if ctx.woken.waiting:
         # Whoever waits for these records gets them before the producer hears that they are there.
         ctx.woken.answer_next()
@@ -65,11 +72,36 @@ def handle(
         response = None
     else:
         response = ProduceResponse(responses=responses)
-    return _after_flush(ctx, unflushed, response) if unflushed else response
+    if unflushed:
+        return _after_flush(ctx, unflushed, uncommitted, request.timeout_ms, response)
+    if uncommitted and response is not None:
+        return _when_committed(ctx, uncommitted, request.timeout_ms, response)
+    return response
+
+
+def _when_committed(
+    ctx: Context, uncommitted: list[Uncommitted], timeout_ms: int, response: ProduceResponse
+) -> Deferred[ProduceResponse]:
+    """The response once its records are committed, each partition with its own outcome."""
+    waits = [
+        (partition.committed(end_offset), partial(_note_failure, of_partition))
+        for partition, end_offset, of_partition in uncommitted
+    ]
+    return ParkedProduce(ctx.woken, waits, timeout_ms).done.convert(lambda _: response)
+
+
+def _note_failure(response: PartitionProduceResponse, error: KafkaError) -> None:
+    response.error_code = error.error
+    response.error_message = error.message
+    response.base_offset = -1
 
 
 async def _after_flush(
-    ctx: Context, unflushed: list[Unflushed], response: ProduceResponse | None
+    ctx: Context,
+    unflushed: list[Unflushed],
+    uncommitted: list[Uncommitted],
+    timeout_ms: int,
+    response: ProduceResponse | None,
 ) -> ProduceResponse | None:
     """Where flush.messages says so, the answer waits for the disk."""
     for partition, answer in unflushed:
@@ -84,11 +116,17 @@ async def _after_flush(
             answer.error_code = Error.KAFKA_STORAGE_ERROR
             answer.error_message = f"Cannot flush {partition.topic}-{partition.index}"
             answer.base_offset = -1
+    if uncommitted and response is not None:
+        return await _when_committed(ctx, uncommitted, timeout_ms, response)
     return response
 
 
 def _append_topic(
-    ctx: Context, request: ProduceRequest, data: TopicProduceData, unflushed: list[Unflushed]
+    ctx: Context,
+    request: ProduceRequest,
+    data: TopicProduceData,
+    unflushed: list[Unflushed],
+    uncommitted: list[Uncommitted],
 ) -> TopicProduceResponse:
     response = TopicProduceResponse(name=data.name, topic_id=data.topic_id)
     try:
@@ -100,18 +138,25 @@ def _append_topic(
         response.partition_responses = [_failed(partition.index, error) for partition in data.partition_data]
         return response
     for partition in data.partition_data:
-        response.partition_responses.append(_append(ctx, request, name, partition, unflushed))
+        response.partition_responses.append(_append(ctx, request, name, partition, unflushed, uncommitted))
     return response
 
 
 def _append(
-    ctx: Context, request: ProduceRequest, topic: str, data: PartitionProduceData, unflushed: list[Unflushed]
+    ctx: Context,
+    request: ProduceRequest,
+    topic: str,
+    data: PartitionProduceData,
+    unflushed: list[Unflushed],
+    uncommitted: list[Uncommitted],
 ) -> PartitionProduceResponse:
     acks = request.acks
     try:
         partition = ctx.partitions.leader(topic, data.index)
         if acks not in (ACKS_LEADER, ACKS_ALL, ACKS_NONE):
             raise KafkaError(Error.INVALID_REQUIRED_ACKS)
+        if partition.lacks_replicas and acks == ACKS_ALL:
+            raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
         if data.records is None:
             raise KafkaError(Error.INVALID_RECORD, f"no records for {topic}-{data.index}")
         if ctx.api_version < ZSTD_FROM:
@@ -130,6 +175,8 @@ def _append(
     )
     if partition.log.awaits_flush:
         unflushed.append((partition, response))
+    if partition.is_replicated and acks == ACKS_ALL:
+        uncommitted.append((partition, appended.last_offset + 1, response))
     return response
 
 

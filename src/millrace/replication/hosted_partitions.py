@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from millrace.clock import Clock
@@ -121,6 +122,7 @@ class HostedPartitions:
         if known_home is None:
             self._clear(home, topic, index)
         recovery_point, log_start_offset = home.recovery_point(*key), home.log_start_offset(*key)
+        high_watermark = home.high_watermark(*key)
 
         def open_log() -> Log:
             if self._stopping.is_set():
@@ -132,6 +134,7 @@ class HostedPartitions:
                 disk=self._disk,
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
+                high_watermark=high_watermark,
                 clean=home.clean_shutdown,
                 producer_id_expiration_ms=self._producer_id_expiration_ms,
                 interrupted=self._stopping.is_set,
@@ -208,7 +211,7 @@ class HostedPartitions:
                 self._run_later(partition.log.delete())
             except KafkaError as failure:
                 failures.append(failure)
-            partition.wake()
+            partition.resign()
         if failures:
             raise failures[0]
 
@@ -236,7 +239,20 @@ class HostedPartitions:
 
     def reconfigure(self, topic: str, config: LogConfig) -> None:
         for partition in self.of_topic(topic):
-            partition.log.config = config
+            partition.reconfigure(config)
+
+    def truncate(self, partition: Partition, offset: int) -> None:
+        """Drop the records of a follower from an offset on: its leader does not have them.
+
+        The recovery point goes back first, and on disk: records that take the place of dropped ones must not
+        be trusted because those were once flushed.
+        """
+        log, home = partition.log, self._homes[partition.topic, partition.index]
+        if offset < log.recovery_point:
+            log.recovery_point = offset
+            self._checkpoint(home, durable=True)
+        retired = partition.truncate_to(offset)
+        self._run_later(partial(_remove_files, retired))
 
     # Stopping
 
@@ -270,13 +286,18 @@ class HostedPartitions:
         for log_dir in self.log_dirs:
             self._checkpoint(log_dir)
 
-    def _checkpoint(self, log_dir: LogDir) -> None:
+    def _checkpoint(self, log_dir: LogDir, *, durable: bool = False) -> None:
         hosted = self.in_dir(log_dir)
         # Logs that are not open, or not yet, keep what was written of them before.
         unopened = [key for key, home in self._homes.items() if home is log_dir and self.find(*key) is None]
         log_dir.write_recovery_points(
             {key: log_dir.recovery_point(*key) for key in unopened}
-            | {(p.topic, p.index): p.log.recovery_point for p in hosted}
+            | {(p.topic, p.index): p.log.recovery_point for p in hosted},
+            durable=durable,
+        )
+        log_dir.write_high_watermarks(
+            {key: offset for key in unopened if (offset := log_dir.high_watermark(*key))}
+            | {(p.topic, p.index): p.high_watermark for p in hosted if p.is_replicated}
         )
         log_dir.write_log_start_offsets(
             {key: log_dir.log_start_offset(*key) for key in unopened}
@@ -289,3 +310,8 @@ def _drop(partitions: dict[Key, dict[int, Partition]], key: Key, index: int) -> 
     hosted.pop(index, None)
     if not hosted:
         partitions.pop(key, None)
+
+
+def _remove_files(paths: list[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)

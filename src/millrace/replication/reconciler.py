@@ -228,7 +228,7 @@ class Reconciler:
             )
             return
         is_new = not led or partition.leader_epoch != state.leader_epoch
-        partition.become_leader(state.leader_epoch, state.replicas, state.isr)
+        partition.become_leader(state.leader_epoch, state.replicas, state.isr, node_id=self._node_id)
         self._hosted.lead(partition)
         if is_new and topic in self.on_elected:
             self.on_elected[topic](index, state.leader_epoch)

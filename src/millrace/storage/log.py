@@ -65,6 +65,7 @@ class Log:
         "_config",
         "_disk",
         "_has_aborted_transactions",
+        "_high_watermark",
         "_leader_epochs",
         "_max_index_entries",
         "_producer_id_expiration_ms",
@@ -120,6 +121,7 @@ class Log:
             segment.release_file()
         log = cls(directory, config, clock, disk, loaded)
         log.log_start_offset = max(log_start_offset, log.log_start_offset)
+        log.set_high_watermark(high_watermark)
         log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
         log._producer_id_expiration_ms = producer_id_expiration_ms
         return log
@@ -143,6 +145,7 @@ class Log:
         self.read_only_reason: str | None = None
         self._leader_epochs = loaded.leader_epochs
         self.producers = loaded.producers
+        self._high_watermark: int | None = None
         self._has_aborted_transactions = any(
             segment.transaction_index is not None for segment in loaded.segments
         )
@@ -194,17 +197,20 @@ class Log:
     @property
     def high_watermark(self) -> int:
         """End of the committed records: those on every in-sync replica."""
-        watermark = self.producers.high_watermark
+        watermark = self._high_watermark
         return self.log_end_offset if watermark is None else watermark
 
     def set_high_watermark(self, offset: int | None) -> None:
         """Move the end of the committed records; None lets it follow the log's end from now on."""
-        self.producers.high_watermark = offset if offset is None else min(offset, self.log_end_offset)
+        if offset is not None:
+            # Records before the start were committed once.
+            offset = max(self.log_start_offset, min(offset, self.log_end_offset))
+        self._high_watermark = self.producers.high_watermark = offset
 
     @property
     def last_stable_offset(self) -> int:
         """Start of the first transaction without a committed end, else the high watermark."""
-        watermark = self.producers.high_watermark
+        watermark = self._high_watermark
         end = self.log_end_offset if watermark is None else watermark
         first_unstable_offset = self.producers.first_unstable_offset
         if first_unstable_offset is None or first_unstable_offset >= end:
@@ -464,6 +470,7 @@ class Log:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self._leader_epochs.truncate_from_start(offset)
+            self.set_high_watermark(self._high_watermark)
         return self.log_start_offset
 
     def apply_retention(self) -> list[Path]:
@@ -575,14 +582,14 @@ class Log:
         self._leader_epochs.truncate_from_end(end_offset)
         self._snapshots.truncate(end_offset)
         self._snapshot_size = min(self._snapshot_size, self.size)
-        watermark = self.producers.high_watermark
         recovery = ProducerRecovery(self.directory, self.segments, self._clock, self._disk)
         self.producers = recovery.restore(
             self._snapshots.offsets(),
             end_offset,
             indexed_up_to=end_offset,
-            high_watermark=None if watermark is None else min(watermark, end_offset),
+            high_watermark=self._high_watermark,
         )
+        self.set_high_watermark(self._high_watermark)
         self.producers.expire(self._clock.now_ms() - self._producer_id_expiration_ms)
         self._has_aborted_transactions = any(
             segment.transaction_index is not None for segment in self.segments

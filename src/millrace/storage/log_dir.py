@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
+HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 
 _PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
@@ -35,6 +36,7 @@ class LogDir:
         try:
             self._recovery_points = read_offsets(path / RECOVERY_POINT_FILE)
             self._log_start_offsets = read_offsets(path / LOG_START_OFFSET_FILE)
+            self._high_watermarks = read_offsets(path / HIGH_WATERMARK_FILE)
             self.clean_shutdown = (path / CLEAN_SHUTDOWN_FILE).exists()
             if self.clean_shutdown:
                 # From now on the stop is unclean until it is marked otherwise, even by a power cut.
@@ -92,12 +94,22 @@ class LogDir:
         """The first offset that was still to be read."""
         return self._log_start_offsets.get((topic, index), 0)
 
-    def write_recovery_points(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Replace all recovery points."""
-        self._recovery_points = self._write_offsets(RECOVERY_POINT_FILE, offsets, self._recovery_points)
+    def high_watermark(self, topic: str, index: int) -> int:
+        """The end of the records that were known to be committed."""
+        return self._high_watermarks.get((topic, index), 0)
+
+    def write_recovery_points(self, offsets: Mapping[tuple[str, int], int], *, durable: bool = False) -> None:
+        """Replace all recovery points; one that goes back has to be on disk before new records are."""
+        self._recovery_points = self._write_offsets(
+            RECOVERY_POINT_FILE, offsets, self._recovery_points, durable=durable
+        )
+
+    def write_high_watermarks(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Replace the high watermarks of all replicated partitions."""
+        self._high_watermarks = self._write_offsets(HIGH_WATERMARK_FILE, offsets, self._high_watermarks)
 
     def write_log_start_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Replace all log start offsets; one of 0 goes without saying."""
+        """Replace all log start offsets; one of 0 is left out."""
         moved = {partition: offset for partition, offset in offsets.items() if offset}
         self._log_start_offsets = self._write_offsets(LOG_START_OFFSET_FILE, moved, self._log_start_offsets)
 
@@ -106,6 +118,7 @@ class LogDir:
         for write, offsets in (
             (self.write_recovery_points, self._recovery_points),
             (self.write_log_start_offsets, self._log_start_offsets),
+            (self.write_high_watermarks, self._high_watermarks),
         ):
             if not partitions.isdisjoint(offsets):
                 write({known: offset for known, offset in offsets.items() if known not in partitions})
@@ -115,12 +128,14 @@ class LogDir:
         name: str,
         offsets: Mapping[tuple[str, int], int],
         written: dict[tuple[str, int], int],
+        *,
+        durable: bool = False,
     ) -> dict[tuple[str, int], int]:
         current = dict(offsets)
         if current != written:
             entries = [(topic, index, offset) for (topic, index), offset in sorted(current.items())]
             # Late is harmless, torn is impossible: a recovery then only starts earlier.
-            write_checkpoint(self.path / name, entries, self.disk, durable=False)
+            write_checkpoint(self.path / name, entries, self.disk, durable=durable)
         return current
 
     def mark_clean_shutdown(self) -> None:

@@ -1,1 +1,0 @@
-"""Pipelines on a terminal: foreground runs, status lines, progress bars, explanations."""

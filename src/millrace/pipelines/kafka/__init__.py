@@ -1,1 +1,0 @@
-"""What pipelines ask of the broker, by the Kafka protocol: offsets, topics, small records."""

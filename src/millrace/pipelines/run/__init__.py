@@ -1,1 +1,0 @@
-"""A running pipeline: its plan, its queries, their supervision and their checkpoints."""

@@ -1,1 +1,0 @@
-"""Spark itself: the session, its JVM, query plans, files and Python workers."""

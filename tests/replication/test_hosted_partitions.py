@@ -1,0 +1,81 @@
+"""Partitions on their data directories: what is written down about them, and when."""
+
+from pathlib import Path
+
+import pytest
+
+from millrace.replication.partition import Partition
+
+from ..node import Node, OpenNode
+from ..records import batch
+
+ME, OTHER = 0, 7
+
+
+class Hosted:
+    """A broker with one partition, which has ten flushed records."""
+
+    def __init__(self, directory: Path) -> None:
+        self.node = Node(directory)
+        self.open: OpenNode = self.node.open()
+        self.open.create_topic("orders", 1)
+        for _ in range(10):
+            self.partition.append(memoryview(batch(b"v")))
+        self.partition.log.flush()
+        self.open.partitions.checkpoint()
+
+    @property
+    def partition(self) -> Partition:
+        found = self.open.partitions.find("orders", 0)
+        assert found is not None
+        return found
+
+    def restart(self) -> None:
+        self.open = self.node.reopen()
+
+
+@pytest.fixture
+def hosted(tmp_path: Path) -> Hosted:
+    return Hosted(tmp_path / "data")
+
+
+def recovery_points(hosted: Hosted) -> str:
+    return (hosted.node.directories[0] / "recovery-point-offset-checkpoint").read_text()
+
+
+def test_the_recovery_point_goes_back_before_the_log_is_cut(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosted.partition.become_follower(1, OTHER)
+    cut = Partition.truncate_to
+    written: list[str] = []
+
+    def truncate_to(partition: Partition, offset: int) -> list[Path]:
+        written.append(recovery_points(hosted))
+        return cut(partition, offset)
+
+    monkeypatch.setattr(Partition, "truncate_to", truncate_to)
+    hosted.open.partitions.truncate(hosted.partition, 4)
+    assert written == ["0\n1\norders 0 4\n"]
+    assert hosted.partition.log.log_end_offset == 4
+    assert not list(hosted.partition.log.directory.glob("*.deleted"))
+
+
+def test_nothing_is_written_down_for_a_cut_of_unflushed_records(hosted: Hosted) -> None:
+    hosted.partition.append(memoryview(batch(b"v")))
+    hosted.partition.become_follower(1, OTHER)
+    hosted.open.partitions.truncate(hosted.partition, 10)
+    assert recovery_points(hosted) == "0\n1\norders 0 10\n"
+
+
+def test_a_replicated_partition_keeps_its_high_watermark_over_restarts(hosted: Hosted) -> None:
+    hosted.partition.become_leader(0, (ME, OTHER), (ME, OTHER), node_id=ME)
+    hosted.partition.append(memoryview(batch(b"not committed yet")))
+    hosted.open.partitions.checkpoint()
+    hosted.restart()
+    assert hosted.partition.high_watermark == 11, "the metadata says that there is one replica"
+    hosted.restart()
+    log_dir = hosted.open.partitions.log_dirs[0]
+    assert log_dir.high_watermark("orders", 0) == 10
+    hosted.open.partitions.checkpoint()
+    assert log_dir.high_watermark("orders", 0) == 0, "a partition with one replica needs none"
