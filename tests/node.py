@@ -22,9 +22,10 @@ ENDPOINTS = {"PLAINTEXT": Endpoint("broker.example", 19092)}
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that has nothing to wait for."""
+    """The result of a coroutine that has nothing to wait for; turns for others are skipped."""
     try:
-        work.send(None)
+        while work.send(None) is None:
+            pass
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]  # StopIteration does not know its type
     work.close()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -115,6 +116,40 @@ def test_a_topic_can_be_created_while_others_are_recovered(slow: SlowNode) -> No
     slow.run(slow.node.metadata.create_topic("third", 1))
     assert slow.node.partitions.leader("third", 0).high_watermark == 0
     assert slow.node.reconciler.opening == 2
+
+
+def test_others_have_their_turns_while_a_large_topic_is_created(slow: SlowNode) -> None:
+    creating = slow.loop.create_task(slow.node.metadata.create_topic("large", 3000))
+    longest, since = 0.0, thread_time()
+    # In one go this takes 200 ms and more.
+    while len(slow.pending) < 3000:
+        slow.run(asyncio.sleep(0))
+        now = thread_time()
+        longest, since = max(longest, now - since), now
+    assert longest < 0.05
+    while slow.pending:
+        slow.complete()
+    slow.run(creating)
+    assert len(slow.node.partitions.of_topic("large")) == 3000
+
+
+def test_a_topic_deleted_before_all_its_logs_are_opened_leaves_nothing(slow: SlowNode, path: Path) -> None:
+    slow.slow = False
+    creating = slow.loop.create_task(slow.node.metadata.create_topic("large", 3000))
+    while not slow.node.partitions.of_topic("large"):
+        slow.run(asyncio.sleep(0))
+    assert len(slow.node.partitions.of_topic("large")) < 3000
+    slow.run(slow.node.metadata.delete_topic(slow.node.metadata.image.topics["large"]))
+    slow.run(creating)
+    assert not slow.node.partitions.of_topic("large")
+    assert not list(path.glob("large-*[0-9]"))
+
+
+def test_configs_set_while_a_log_is_opened_hold(slow: SlowNode) -> None:
+    slow.run(slow.node.metadata.set_topic_configs("second", {"retention.ms": "5"}))
+    slow.complete()
+    slow.turn()
+    assert slow.node.partitions.leader("second", 0).log.config.retention_ms == 5
 
 
 def test_a_topic_deleted_while_its_log_is_opened_leaves_nothing(slow: SlowNode, path: Path) -> None:

@@ -21,6 +21,7 @@ from millrace.errors import KafkaError
 from millrace.replication.adoption import set_strays_aside
 from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.replication.partition import Partition
+from millrace.steps import Turn
 from millrace.storage.log import Log
 from millrace.storage.recovery import RecoveryInterrupted
 
@@ -57,6 +58,8 @@ class Reconciler:
         self._node_id = config.node_id
         self._run_in_thread = run_in_thread
         self._seen = ClusterImage()
+        self._unopened: dict[Key, None] = {}
+        """Partitions whose logs are still to be opened."""
         self._opening: dict[Key, asyncio.Future[Log]] = {}
         self._reports: dict[tuple[bytes, int], Callable[[PartitionState], PartitionState]] = {}
         self._reporting: set[asyncio.Task[None]] = set()
@@ -73,12 +76,13 @@ class Reconciler:
             await self._store.finish_deletion(topic_id)
         self._store.subscribe(self.reconcile)
         self._compare(image)
+        await self._open_logs()
         await self._send_reports()
 
     @property
     def opening(self) -> int:
-        """The number of partitions whose logs are still being opened."""
-        return len(self._opening)
+        """The number of partitions whose logs are not open yet."""
+        return len(self._opening) + len(self._unopened)
 
     async def settled(self) -> None:
         """Wait until every log that is being opened is open, or known to be unusable."""
@@ -89,6 +93,7 @@ class Reconciler:
     async def stop(self) -> None:
         """Open no further log, and wait for the threads that open one: the lock must outlive them."""
         self._hosted.stop_opening()
+        self._unopened.clear()
         await self.settled()
 
     def _finish_deletion(self, topic_id: bytes, name: str) -> None:
@@ -106,6 +111,7 @@ class Reconciler:
     async def reconcile(self, image: ClusterImage) -> None:
         """Act on an image; returns when the partitions that it changes are as it says."""
         changed, failures = self._compare(image)
+        await self._open_logs()
         while waiting := [self._opening[key] for key in changed if key in self._opening]:
             await asyncio.wait(waiting)
         await self._send_reports()
@@ -165,7 +171,16 @@ class Reconciler:
         if partition is not None:
             self._assume_role(partition, topic.states[index])
         elif key not in self._opening and self._hosted.offline_reason(*key) is None:
-            self._open(topic, index)
+            self._unopened[key] = None
+
+    async def _open_logs(self) -> None:
+        """Begin to open logs, with turns for other clients: a topic may have thousands of partitions."""
+        turn = Turn()
+        while self._unopened:
+            name, index = next(iter(self._unopened))
+            del self._unopened[name, index]
+            self._open(self._seen.topics[name], index)
+            await turn.end_step()
 
     def _open(self, topic: TopicImage, index: int) -> None:
         try:
@@ -202,6 +217,8 @@ class Reconciler:
         if state is None or self._node_id not in state.replicas:
             self._remove(topic.name, {index}, [])
         elif topic.topic_id in self._seen.by_id:
+            # The configs may have changed while the log was being opened.
+            log.config = self._log_config(self._seen.topics[topic.name])
             self._assume_role(partition, state)
         else:
             # The name was given to another topic while the log of the old one was being opened.
@@ -242,6 +259,7 @@ class Reconciler:
     def _remove(self, topic: str, indexes: set[int], failures: list[KafkaError]) -> None:
         """Stop hosting partitions. The log of one that is still being opened is removed once it is open."""
         for index in indexes:
+            self._unopened.pop((topic, index), None)
             partition = self._hosted.find(topic, index)
             if partition is not None and self._hosted.leads(partition):
                 self._resign(partition)
