@@ -13,13 +13,14 @@ import pytest
 
 from millrace.clock import Clock
 from millrace.deferred import Deferred
+from millrace.net.buffers import SCRATCH_BYTES
 from millrace.net.file_sender import FileSender
 from millrace.net.outbox import BUFFERS_PER_SEND, MAX_GATHERED_BYTES, SENDING_SECONDS
 from millrace.net.replies import CloseConnection, LateReply, Reply
 from millrace.net.turns import ROUND_SECONDS
 from millrace.storage.file_slice import FileSlice
 
-from .serving import buffers, clients, echo, frame, only_connection, serving, until
+from .serving import Client, buffers, clients, echo, frame, only_connection, serving, until
 
 
 class Ticking(Clock):
@@ -113,26 +114,44 @@ async def test_a_long_pipeline_is_answered_whole_and_in_order() -> None:
 # Turns
 
 
-async def test_pipelining_connections_share_the_broker() -> None:
+async def test_a_pipeline_lets_other_clients_have_their_turn() -> None:
     order: list[bytes] = []
+    modest: list[Client] = []
 
     def note(request: memoryview) -> Reply:
         order.append(bytes(request[:1]))
+        if len(order) == 50:
+            modest[0].socket.sendall(frame(b"modest.."))
         return echo(request)
 
-    # Every request takes a tenth of a round.
-    async with serving(note, clock=Ticking(ROUND_SECONDS / 10)) as (_, port), clients(port, 3) as all_clients:
-        *greedy, modest = all_clients
+    async with (
+        # Every request takes a tenth of a round.
+        serving(note, clock=Ticking(ROUND_SECONDS / 10)) as (server, port),
+        clients(port, 3) as (first, *greedy),
+    ):
+        modest.append(first)
+        await until(lambda: len(server.connections) == 3)
         for client in greedy:
             await client.send(frame(b"greedy..") * 1000)
-        await until(lambda: len(order) > 100)
-        already_handled = len(order)
-        await modest.send(frame(b"modest.."))
-        await modest.read_frame()
-        assert order.index(b"m") - already_handled < 100
         for client in greedy:
             for _ in range(1000):
                 assert await client.read_frame() == b"greedy.."
+        assert await first.read_frame() == b"modest.."
+    # The rest of that round, and perhaps another.
+    assert order.index(b"m") < 50 + 2 * 10
+
+
+async def test_a_pipeline_longer_than_a_read_takes_turns_until_its_end() -> None:
+    payloads = [b"%0500d" % number for number in range(3 * SCRATCH_BYTES // 500)]
+    async with (
+        serving(echo, clock=Ticking(ROUND_SECONDS / 10)) as (server, port),
+        clients(port, 1) as (client,),
+    ):
+        sending = asyncio.create_task(client.send(b"".join(map(frame, payloads))))
+        for payload in payloads:
+            assert await client.read_frame() == payload
+        await sending
+        assert buffers(server).bytes_in_use == 0
 
 
 async def test_sending_much_lets_other_clients_have_their_turn(

@@ -118,6 +118,23 @@ async def test_stalled_clients_are_closed_all_at_once_when_memory_is_short(
         await upload
 
 
+async def test_a_connection_that_waits_for_memory_does_not_keep_the_loop_busy() -> None:
+    clock = ManualClock()
+    timers = ManualTimers(clock)
+    async with (
+        serving(echo, clock=clock, timers=timers, max_request_bytes=LIMIT) as (server, port),
+        clients(port, HOGS + 1) as hogs,
+        clients(port, 1) as (large,),
+    ):
+        await fill_memory(server, hogs)
+        await large.send(frame(b"y" * HOG_BYTES))
+        await until(lambda: any(connection._receiver.is_waiting for connection in server.connections))
+        (waiting,) = [connection for connection in server.connections if connection._receiver.is_waiting]
+        # The loop reports once more that it is readable.
+        await until(lambda: not waiting._is_reading)
+        assert len(buffers(server)._waiting) == 1
+
+
 async def test_silent_clients_stay_while_nothing_waits_for_memory() -> None:
     clock = ManualClock()
     timers = ManualTimers(clock)
