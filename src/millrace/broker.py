@@ -17,8 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from millrace.api import HANDLERS_BY_KEY, offered_versions
-from millrace.api.context import LONG_REQUESTS_AT_ONCE, Context
+from millrace.api.context import Context
 from millrace.api.dispatch import Dispatcher, Interceptor
+from millrace.api.long_requests import LongRequests
 from millrace.clock import Clock
 from millrace.cluster.image import BrokerImage, Endpoint
 from millrace.config import BrokerConfig, ConfigError, Listener
@@ -59,7 +60,7 @@ class Broker:
         self._warned_of: set[str] = set()
         self._loop: asyncio.AbstractEventLoop
         self._timers: LoopTimers
-        self._long_requests = asyncio.Semaphore(LONG_REQUESTS_AT_ONCE)
+        self._long_requests: LongRequests
         self._server: Server
 
     @property
@@ -92,6 +93,7 @@ class Broker:
         log_dirs = self._take_log_dirs()
         try:
             self._server = self._bind()
+            self._long_requests = LongRequests(self._server.request_memory)
             self.node = self._open(log_dirs)
         except BaseException:
             for log_dir in log_dirs:

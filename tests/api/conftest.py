@@ -1,6 +1,5 @@
 """Handlers on a real cluster and real logs, called directly."""
 
-import asyncio
 import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,12 +8,14 @@ from typing import Any
 import pytest
 
 from millrace.api import HANDLERS_BY_KEY, offered_versions
-from millrace.api.context import LONG_REQUESTS_AT_ONCE, Context
+from millrace.api.context import Context
 from millrace.api.dispatch import error_response
+from millrace.api.long_requests import LongRequests
 from millrace.clock import Clock
 from millrace.config import Listener
 from millrace.deferred import Deferred
 from millrace.errors import KafkaError
+from millrace.net.buffers import FrameBuffers
 from millrace.steps import finish_at_once
 from millrace.timers import Timers
 
@@ -47,7 +48,7 @@ def new_context(node: Node, properties: dict[str, str] | None = None) -> Context
         transactions=opened.transactions,
         clock=opened.clock,
         loop=opened.loop,
-        long_requests=asyncio.Semaphore(LONG_REQUESTS_AT_ONCE),
+        long_requests=LongRequests(FrameBuffers(-1)),
         run_in_thread=opened.run_in_thread,
         listener=Listener("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT", "broker.example", 19092),
         api_versions=offered_versions(),

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from millrace.api import HANDLERS_BY_KEY
-from millrace.api.context import LONG_REQUESTS_AT_ONCE, Context
+from millrace.api.context import Context
 from millrace.api.dispatch import Dispatcher
+from millrace.api.long_requests import LONG_REQUESTS_AT_ONCE, LongRequests
 from millrace.deferred import Deferred
 from millrace.errors import Error
+from millrace.net.buffers import FrameBuffers
 from millrace.net.replies import CloseConnection
 from millrace.steps import TURN_SECONDS, Steps
 from millrace.wire.decoding import MAX_SHORT_REQUEST_ELEMENTS
@@ -105,6 +107,23 @@ def test_a_long_request_that_waits_for_its_place_is_dropped_with_its_connection(
     assert replies_to(ctx, reply) == []
     assert not asyncio.all_tasks(ctx.loop)
     assert not ctx.image.topics
+
+
+def test_long_requests_that_wait_for_a_place_count_as_memory_in_use(ctx: Context) -> None:
+    memory = FrameBuffers(-1)
+    ctx.long_requests = LongRequests(memory)
+    for _ in range(LONG_REQUESTS_AT_ONCE):
+        ctx.loop.run_until_complete(ctx.long_requests.acquire())
+    dropped, answered = (Dispatcher(ctx, HANDLERS_BY_KEY, {})(long_request()) for _ in range(2))
+    assert replies_to(ctx, answered) == []
+    assert memory.bytes_in_use == 2 * len(long_request())
+    assert isinstance(dropped, Deferred)
+    dropped.cancel()
+    assert replies_to(ctx, dropped) == []
+    assert memory.bytes_in_use == len(long_request())
+    ctx.long_requests.release()
+    assert len(replies_to(ctx, answered)) == 1
+    assert memory.bytes_in_use == 0
 
 
 def test_a_long_request_that_has_begun_is_finished_without_its_connection(ctx: Context) -> None:

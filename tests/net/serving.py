@@ -57,7 +57,7 @@ async def serving(
 
 
 def buffers(server: Server) -> FrameBuffers:
-    return server._shared.buffers
+    return server.request_memory
 
 
 async def only_connection(server: Server) -> Connection:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from millrace.api.fetch_pace import FetchPace
 from millrace.api.fetch_sessions import FetchSessions
+from millrace.api.long_requests import LongRequests
 from millrace.clock import Clock
 from millrace.cluster.image import ClusterImage
 from millrace.cluster.store import MetadataStore
@@ -17,8 +18,6 @@ from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.replication.waiting import Woken
 from millrace.txn.producer_ids import ProducerIds
 from millrace.txn.transactions import Transactions
-
-LONG_REQUESTS_AT_ONCE = 4
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -35,8 +34,7 @@ class Context:
     transactions: Transactions
     clock: Clock
     loop: asyncio.AbstractEventLoop
-    long_requests: asyncio.Semaphore
-    """Places for requests that take longer than one turn; the others wait, undecoded."""
+    long_requests: LongRequests
     run_in_thread: Callable[[Callable[[], object]], asyncio.Future[object]]
 
     # The connection

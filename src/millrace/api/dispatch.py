@@ -143,7 +143,7 @@ class Dispatcher:
     async def _long_request(
         self, frame: bytes, position: int, handler: Handler, header: RequestHeader
     ) -> Reply | LateReply:
-        async with self._ctx.long_requests:
+        async with self._ctx.long_requests.place_for(frame):
             self._begun = True
             try:
                 decode = decoder_in_steps(handler.request, header.api_version)

@@ -147,6 +147,11 @@ class Server:
         self.connections.add(connection)
         connection.start(self._new_client(connection, host, index))
 
+    @property
+    def request_memory(self) -> FrameBuffers:
+        """The memory that unfinished requests share."""
+        return self._shared.buffers
+
     # Idle and stalled connections
 
     def _close_idle(self) -> None:
