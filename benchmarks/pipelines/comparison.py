@@ -14,7 +14,7 @@ from benchmarks.brokers import BROKERS
 from benchmarks.figures import Figures
 from benchmarks.pipelines import jobs
 from benchmarks.workloads import Bar, at_least, at_most
-from millrace.pipelines.pipeline import Mode
+from millrace.pipelines.decorator import Mode
 
 Announce = Callable[[str], None]
 

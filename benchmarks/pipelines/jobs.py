@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millrace.pipelines import Pipeline, log, pipeline
-from millrace.pipelines.pipeline import Delivery, Mode
+from millrace.pipelines.decorator import Delivery, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

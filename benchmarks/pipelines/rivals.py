@@ -15,7 +15,7 @@ from statistics import median
 
 from benchmarks.pipelines import environments, sentences
 from benchmarks.pipelines.job import JOBS, Course, Failed, Job
-from millrace.pipelines.pipeline import Delivery
+from millrace.pipelines.decorator import Delivery
 from millrace.ports import free_port
 from millrace.testing import BrokerProcess
 

@@ -12,15 +12,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from benchmarks.pipelines import closed_loop, jobs
 from benchmarks.pipelines.sink import fill
 from millrace import jars
-from millrace.pipelines.pipeline import Mode
-from millrace.pipelines.running import Run
-from millrace.pipelines.spark_session import session
+from millrace.pipelines import Run, RunOptions, session
+from millrace.pipelines.decorator import Mode
 
 MASTER = "local[2]"
 # Real-time mode runs every task of a query at once.
@@ -65,18 +63,19 @@ class Millrace:
     def running(self, job: str, bootstrap: str, source: str, target: str, mode: Mode) -> Iterator[None]:
         declared = jobs.declared(job, source, target, mode=mode)
         with tempfile.TemporaryDirectory() as checkpoints:
-            run = Run(declared, self.spark, bootstrap, checkpoints=Path(checkpoints))
+            run = Run(declared, self.spark, bootstrap, RunOptions(checkpoints=checkpoints))
             run.start()
-            chosen = run.planned[0].choice
+            chosen = run.planned[0].execution
             if mode not in ("auto", chosen.mode):
-                raise RuntimeError(f"asked for {mode}, got {chosen.mode}: {chosen.why}")
+                raise RuntimeError(f"asked for {mode}, got {chosen.mode}: {chosen.reason}")
             yield
             run.stop(now=True)
 
     def backlog(self, bootstrap: str, source: str, target: str) -> float:
         declared = jobs.declared(jobs.STATELESS, source, target, mode="micro-batch")
         with tempfile.TemporaryDirectory() as checkpoints:
-            run = Run(declared, self.spark, bootstrap, checkpoints=Path(checkpoints), available_now=True)
+            options = RunOptions(checkpoints=checkpoints, available_now=True)
+            run = Run(declared, self.spark, bootstrap, options)
             began = time.perf_counter()
             run.start()
             run.wait()

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from millrace.pipelines import writing
-from millrace.pipelines.exactly_once import ExactlyOnce
-from millrace.pipelines.log import LogTopic
-from millrace.pipelines.pipeline import Delivery
-from millrace.pipelines.spark_session import CONSUMER_OPTIONS, session
+from millrace.pipelines.decorator import Delivery
+from millrace.pipelines.sink import at_least_once
+from millrace.pipelines.sink.exactly_once import ExactlyOnce
+from millrace.pipelines.spark.session import CONSUMER_OPTIONS, session
+from millrace.pipelines.topics.declaration import LogTopic
 from millrace.testing import BrokerProcess
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def copy(
     if delivery == "exactly-once":
         writer = writer.foreachBatch(ExactlyOnce("sink-benchmark", topic, bootstrap))
     else:
-        writer = writing.at_least_once(writer, bootstrap, topic)
+        writer = at_least_once.write_stream(writer, bootstrap, topic)
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     return [

@@ -29,9 +29,9 @@ from examples.demo.figures import Meter
 from examples.demo.screen import WIDTH, Screen, milliseconds, plain
 from examples.trending import trending
 from millrace import jars
-from millrace.pipelines import Pipeline, PipelineError, topics
-from millrace.pipelines.running import Run
-from millrace.pipelines.spark_session import require_java, session
+from millrace.pipelines import Pipeline, PipelineError, Run, RunOptions
+from millrace.pipelines.kafka import topic_admin
+from millrace.pipelines.spark.session import require_java, session
 from millrace.testing import BrokerProcess
 
 if TYPE_CHECKING:
@@ -94,10 +94,10 @@ class Demo:
     def _make_topics(self) -> None:
         names = [topic.name for topic in (*self.pipeline.inputs.values(), *self.pipeline.outputs.values())]
         if self.options.bootstrap_server:
-            self.stack.callback(topics.delete_groups, [self.pipeline.name], self.bootstrap)
-            self.stack.callback(topics.delete, names, self.bootstrap)
+            self.stack.callback(topic_admin.delete_groups, [self.pipeline.name], self.bootstrap)
+            self.stack.callback(topic_admin.delete, names, self.bootstrap)
         for name in names:
-            topics.ensure(name, self.bootstrap, partitions=PARTITIONS)
+            topic_admin.ensure(name, self.bootstrap, partitions=PARTITIONS)
 
     def _start_streams(self) -> tuple[Feed, Board, Meter]:
         rate, seed = self.options.rate, self.options.seed
@@ -127,7 +127,7 @@ class Demo:
         self._say(f"Spark is ready in {time.perf_counter() - began:.1f} s")
         screen.wait_for("Spark is working on its first batch")
         checkpoints = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="millrace-demo-"))
-        run = Run(self.pipeline, spark, self.bootstrap, checkpoints=checkpoints)
+        run = Run(self.pipeline, spark, self.bootstrap, RunOptions(checkpoints=checkpoints))
         self.stack.callback(run.stop, now=True)
         run.start()
         return run

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from examples.demo.board import Board, percentile
 from examples.demo.feed import Feed
-from millrace.pipelines.running import Run
+from millrace.pipelines import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Meter(threading.Thread):
             p99_ms=percentile(latencies, 99),
             lag=max(0, self._feed.hashtags - self._board.counted),
             batch_ms=progress.durationMs.get("triggerExecution") if progress else None,
-            mode=planned[0].choice.mode if planned else "",
+            mode=planned[0].execution.mode if planned else "",
         )
 
     def _totals(self) -> tuple[float, int, int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from millrace.pipelines import offsets
+from millrace.pipelines.kafka import offsets
+from millrace.pipelines.spark import session
 from millrace.testing import Broker
 
 from .. import jvm
@@ -100,10 +102,49 @@ def read(run: Run, topic: str) -> list[str]:
 def test_a_job_that_is_not_there_is_told(run_alone: Run) -> None:
     result = run_alone("run", "nowhere.py")
     assert result.exit_code == 1
-    assert "error: nowhere.py is not there; give the path" in result.output
+    assert "error: nowhere.py does not exist; give the path" in result.output
 
 
 def test_options_that_contradict_each_other_are_told(run_alone: Run, job: Path, tmp_path: Path) -> None:
     assert "--from and --to run a batch" in run_alone("run", job, "--from", "-2h", "--once").output
     (tmp_path / "spark-pipeline.yml").write_text("name: project\n")
-    assert "--name: a declarative project" in run_alone("run", tmp_path, "--name", "x").output
+    assert "--name: set this in the files" in run_alone("run", tmp_path, "--name", "x").output
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails a test that starts Spark."""
+
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("Spark was started")
+
+    monkeypatch.setattr(session, "session", refuse)
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize("options", [[], ["--once"], ["--explain"], ["--from", "-1h"]])
+def test_missing_topic_is_reported_before_spark_starts(
+    run: Run, job: Path, topic: str, options: list[str]
+) -> None:
+    output = run("run", job, *options, fails=True).output
+    assert f"create it with `millrace topics --create --topic {topic}`" in output
+    assert "\n" not in output.strip()
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_missing_broker_is_reported_before_spark_starts(run_alone: Run, job: Path) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        for options in (["--explain"], ["--to", "now"]):
+            result = run_alone("run", job, "--bootstrap-server", address, *options)
+            assert result.exit_code == 1
+            assert f"no broker answers ({address}: Connection refused); start one with" in result.output
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_wrong_options_are_reported_before_spark_starts(run: Run, job: Path, topic: str) -> None:
+    run("topics", "--create", "--topic", topic)
+    assert "'soon' is not a point in time" in run("run", job, "--from", "soon", fails=True).output
+    assert "has no such output" in run("run", job, "--output", "b=c", fails=True).output
+    assert "write it as key=value" in run("run", job, "--conf", "a", fails=True).output

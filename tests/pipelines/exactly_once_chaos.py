@@ -23,7 +23,7 @@ import psutil
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from millrace.pipelines.exactly_once import committed
+from millrace.pipelines.sink.exactly_once import committed_batches
 from millrace.testing import BrokerProcess
 
 from ..reading import read_topic
@@ -221,7 +221,7 @@ class Run:
         self._thaw()
 
     def _batches(self) -> dict[int, int]:
-        return committed(self._broker.bootstrap, QUERY, PARTITIONS)
+        return committed_batches(self._broker.bootstrap, QUERY, PARTITIONS)
 
     def _finish(self) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS

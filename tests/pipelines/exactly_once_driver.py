@@ -13,11 +13,11 @@ from pyarrow import RecordBatch
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from millrace.pipelines import exactly_once
-from millrace.pipelines.exactly_once import ExactlyOnce
-from millrace.pipelines.log import LogTopic
-from millrace.pipelines.spark_session import CONSUMER_OPTIONS, session
-from millrace.pipelines.transactional_task import Write
+from millrace.pipelines.sink import exactly_once
+from millrace.pipelines.sink.exactly_once import ExactlyOnce
+from millrace.pipelines.sink.transactional_task import BatchWrite
+from millrace.pipelines.spark.session import CONSUMER_OPTIONS, session
+from millrace.pipelines.topics.declaration import LogTopic
 
 SOURCE, SINK, QUERY = "source", "sink", "copy"
 RECORDS_PER_BATCH = 240
@@ -50,7 +50,7 @@ def copied(records: DataFrame, job: str) -> DataFrame:
     return values
 
 
-class SlowWrite(Write):
+class SlowWrite(BatchWrite):
     """Rows that take their time, a few at once: whoever is killed is often in the midst of a transaction."""
 
     __slots__ = ()
@@ -79,7 +79,7 @@ class Orders(threading.Thread):
 
 
 def main(master: str) -> None:
-    vars(exactly_once)["Write"] = SlowWrite
+    vars(exactly_once)["BatchWrite"] = SlowWrite
     spark = session("exactly-once", master=master, settings=SETTINGS)
     orders = Orders()
     orders.start()

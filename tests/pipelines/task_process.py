@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pyarrow
 
-from millrace.pipelines import transactional_task
-from millrace.pipelines.transactional_task import Failed, Write
+from millrace.pipelines.sink import transactional_task
+from millrace.pipelines.sink.transactional_task import BatchWrite, TransactionFailed
 
 ROWS_PER_CHUNK = 5
 
@@ -24,10 +24,12 @@ def main(bootstrap_settings: str) -> None:
     transactional_task.require_whole_input = lambda: None
     for line in sys.stdin:
         order = json.loads(line)
-        write = Write(order["query"], order["topic"], client, order["batch"], order["tasks"], "checkpoint")
+        write = BatchWrite(
+            order["query"], order["topic"], client, order["batch"], order["tasks"], "checkpoint"
+        )
         try:
             [outcome] = write._outcome(order["task"], slowly(order["rows"], order["seconds"])).to_pylist()
-        except Failed as failure:
+        except TransactionFailed as failure:
             outcome = {"lost": str(failure)}
         print(json.dumps(outcome), flush=True)
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from millrace.pipelines import checkpoint
-from millrace.pipelines.checkpoint import Fingerprint, incompatible
 from millrace.pipelines.errors import PipelineError
+from millrace.pipelines.run import checkpoint
+from millrace.pipelines.run.checkpoint import Fingerprint, incompatible
 from millrace.testing import Broker
 
 from .topics import create, produce
@@ -23,9 +23,9 @@ MADE = Fingerprint(["clicks"], "counts", "exactly-once", "micro-batch", "2", [CO
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"sources": ["views"]}, "reads views and not clicks any more"),
-        ({"output": "other"}, "writes to other and not to counts any more"),
-        ({"state": []}, "keeps no state any more (it had aggregation by user string of count(1) bigint)"),
+        ({"sources": ["views"]}, "reads views and no longer clicks"),
+        ({"output": "other"}, "writes to other and no longer to counts"),
+        ({"state": []}, "no longer keeps state (it had aggregation by user string of count(1) bigint)"),
         (
             {"state": [{**COUNTS, "keys": ["page string"]}]},
             "has the keys page string in its aggregation instead of user string",
@@ -34,8 +34,8 @@ MADE = Fingerprint(["clicks"], "counts", "exactly-once", "micro-batch", "2", [CO
             {"state": [{**COUNTS, "state": ["sum(n) bigint"]}]},
             "keeps sum(n) bigint in its aggregation instead of count(1) bigint",
         ),
-        ({"state": [COUNTS, COUNTS]}, "keeps other state"),
-        ({"state": [{**COUNTS, "operator": "deduplication"}]}, "keeps other state: deduplication by"),
+        ({"state": [COUNTS, COUNTS]}, "keeps different state"),
+        ({"state": [{**COUNTS, "operator": "deduplication"}]}, "keeps different state: deduplication by"),
     ],
 )
 def test_a_change_that_state_does_not_survive_is_told(change: dict[str, Any], told: str) -> None:
@@ -50,7 +50,7 @@ def test_other_changes_pass(change: dict[str, Any]) -> None:
 
 
 def test_state_that_was_not_there_before_is_told() -> None:
-    assert "keeps state now" in (incompatible(replace(MADE, state=[]), MADE) or "")
+    assert "now keeps state" in (incompatible(replace(MADE, state=[]), MADE) or "")
 
 
 def test_a_checkpoint_is_taken_by_one_run_at_a_time(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_a_checkpoint_is_refused_with_the_remedies(
     ("place", "told"),
     [
         ({"0": 9}, "the log ends at 3"),
-        ({"0": 1}, "the log begins at 2"),
-        ({"0": 3, "7": 0}, "has no such partition"),
+        ({"0": 1}, "the log starts at 2"),
+        ({"0": 3, "7": 0}, "no longer has this partition"),
     ],
 )
 def test_offsets_that_the_log_does_not_have_are_told(
@@ -89,7 +89,10 @@ def test_offsets_that_the_log_does_not_have_are_told(
 
 def test_a_topic_made_anew_is_told(tmp_path: Path, spark: SparkSession, broker: Broker) -> None:
     begin(tmp_path, spark, broker, {"0": 3}, topics={"clicks": "old"}, cluster="here")
-    for cluster, told in (("here", "before the topic clicks was deleted"), ("there", "another cluster")):
+    for cluster, told in (
+        ("here", "older than the topic clicks, which was deleted"),
+        ("there", "another cluster"),
+    ):
         now = replace(MADE, topics={"clicks": "new"}, cluster=cluster)
         with pytest.raises(PipelineError, match=told):
             checkpoint.check(spark, tmp_path, "counts", now, broker.bootstrap)

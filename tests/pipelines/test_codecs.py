@@ -8,8 +8,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from millrace.pipelines import PipelineError, codecs, log
-from millrace.pipelines.log import LogTopic
+from millrace.pipelines import PipelineError, log
+from millrace.pipelines.topics import decoding, encoding
+from millrace.pipelines.topics.declaration import LogTopic
 
 SOURCE = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,"
@@ -31,7 +32,7 @@ def reasons(
     spark: SparkSession, topic: LogTopic, *values: Any, keys: tuple[Any, ...] = ()
 ) -> list[str | None]:
     """For each value why it is malformed, or None."""
-    found = codecs.malformed(records(spark, *values, keys=keys), topic).collect()
+    found = decoding.malformed(records(spark, *values, keys=keys), topic).collect()
     by_offset = {row["offset"]: row["reason"] for row in found}
     return [by_offset.get(offset) for offset in range(len(values))]
 
@@ -51,7 +52,7 @@ def test_json_is_read_into_the_columns_of_its_schema(spark: SparkSession) -> Non
         '"yes":true,"s":"grün","at":"2026-11-01T12:00:00.123456+02:00","day":"2026-11-01",'
         '"inner":{"x":2,"y":["a",null]},"counts":{"k":3},"raw":"aGk=","more":{"is":"ignored"}}'
     )
-    [found, empty] = codecs.decode(records(spark, row, " {} "), log.json("events", schema)).collect()
+    [found, empty] = decoding.decode(records(spark, row, " {} "), log.json("events", schema)).collect()
     assert found["n"] == 1
     assert found["big"] == 9223372036854775807
     assert found["exact"] == Decimal("123456789012345678901234567890.12345678")
@@ -65,7 +66,7 @@ def test_json_is_read_into_the_columns_of_its_schema(spark: SparkSession) -> Non
 
 def test_times_in_json_may_be_text_or_seconds(spark: SparkSession) -> None:
     values = ['{"at":"2026-11-01T12:00:00Z"}', '{"at":"2026-11-01 12:00:00+00:00"}', '{"at":1793534400}']
-    found = codecs.decode(records(spark, *values), log.json("events", "at timestamp")).collect()
+    found = decoding.decode(records(spark, *values), log.json("events", "at timestamp")).collect()
     assert [row["at"] for row in found] == [utc(2026, 11, 1, 12)] * 3
 
 
@@ -104,29 +105,29 @@ def test_malformed_json_is_told_with_its_reason(spark: SparkSession) -> None:
     }
     found = reasons(spark, topic, *cases)
     assert dict(zip(cases, found, strict=True)) == cases
-    kept = codecs.decode(records(spark, *cases), topic).collect()
+    kept = decoding.decode(records(spark, *cases), topic).collect()
     assert [row["must"] for row in kept] == ["a"]
 
 
 def test_each_value_is_parsed_once(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     topic = log.json("events", "n int, at timestamp, must string not null", malformed="drop")
-    codecs.decode(records(spark, "{}").repartition(1), topic).explain("simple")
+    decoding.decode(records(spark, "{}").repartition(1), topic).explain("simple")
     assert capsys.readouterr().out.count("from_json") == 1
 
 
 def test_text_is_utf8_and_may_be_null(spark: SparkSession) -> None:
     topic = log.text("events", malformed="drop")
     assert reasons(spark, topic, "grün", "", None, b"\xff") == [None, None, None, "the value is not UTF-8"]
-    found = codecs.decode(records(spark, "grün", "", None, b"\xff"), topic).collect()
+    found = decoding.decode(records(spark, "grün", "", None, b"\xff"), topic).collect()
     assert [row["value"] for row in found] == ["grün", "", None]
 
 
 def test_bytes_are_read_as_they_are(spark: SparkSession) -> None:
     topic = log.bytes("events", metadata=("key",))
     frame = records(spark, b"\xff\x00", None, keys=(b"\xfe", None))
-    found = codecs.decode(frame, topic).collect()
+    found = decoding.decode(frame, topic).collect()
     assert [(row["value"], row["key"]) for row in found] == [(b"\xff\x00", b"\xfe"), (None, None)]
-    assert codecs.malformed(frame, topic).collect() == []
+    assert decoding.malformed(frame, topic).collect() == []
 
 
 def test_metadata_become_columns(spark: SparkSession) -> None:
@@ -135,20 +136,20 @@ def test_metadata_become_columns(spark: SparkSession) -> None:
         malformed="drop",
         metadata=("key", "topic", "partition", "offset", "timestamp", "headers"),
     )
-    found = codecs.decode(records(spark, "a", "b", keys=(b"k", b"\xff")), topic)
+    found = decoding.decode(records(spark, "a", "b", keys=(b"k", b"\xff")), topic)
     assert found.columns == ["value", "key", "topic", "partition", "offset", "timestamp", "headers"]
     assert [tuple(row) for row in found.collect()] == [("a", "k", "events", 0, 0, utc(2026, 11, 1, 12), None)]
     assert reasons(spark, topic, "b", keys=(b"\xff",)) == ["the key is not UTF-8"]
 
 
 def test_a_malformed_record_fails_with_its_place_its_reason_and_a_remedy(spark: SparkSession) -> None:
-    frame = codecs.decode(records(spark, "{}", '{"n":\n"one"}'), log.json("events", "n int"))
+    frame = decoding.decode(records(spark, "{}", '{"n":\n"one"}'), log.json("events", "n int"))
     with pytest.raises(PySparkException) as raised:
         # Even where no column is asked for.
         frame.count()
-    assert codecs.failure(str(raised.value)) == (
+    assert decoding.failure(str(raised.value)) == (
         "cannot read topic events, partition 0, offset 1: n is not int: one; correct the producer or the"
-        " schema, or go on without such records: malformed='drop' or"
+        " schema, or skip such records: malformed='drop' or"
         " malformed=log.dead_letters('events.dead-letters')"
     )
 
@@ -157,9 +158,9 @@ def test_a_table_has_the_newest_value_of_every_key(spark: SparkSession) -> None:
     values = ('{"n":1}', '{"n":2}', '{"n":3}', None, '{"n":4}', "broken", '{"n":5}')
     keys = (b"1", b"2", b"1", b"2", b"3", b"3", None)
     frame = records(spark, *values, keys=keys)
-    table = codecs.newest(frame, log.table("events", "n int", key="id"))
+    table = decoding.newest(frame, log.table("events", "n int", key="id"))
     assert sorted(map(tuple, table.collect())) == [("1", 3), ("3", 4)]
-    typed = codecs.newest(frame, log.table("events", "id int, n int", key="id"))
+    typed = decoding.newest(frame, log.table("events", "id int, n int", key="id"))
     assert sorted(map(tuple, typed.collect())) == [(1, 3), (3, 4)]
     topic = log.table("events", "id int, n int", key="id")
     assert reasons(spark, topic, "{}", "{}", "{}", keys=(b"1", b"one", None)) == [
@@ -185,7 +186,7 @@ def test_declarations_that_cannot_be_read_are_refused(
     spark: SparkSession, topic: LogTopic, problem: str
 ) -> None:
     with pytest.raises(PipelineError) as refused:
-        codecs.decode(records(spark), topic)
+        decoding.decode(records(spark), topic)
     assert problem in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -202,12 +203,12 @@ def test_what_is_written_as_json_is_read_back(spark: SparkSession) -> None:
         " date'2026-11-01' day, named_struct('x', 1) inner, array('a', null) list, map('k', 2) counts,"
         " unhex('ff00') raw"
     )
-    encoded = codecs.encode(frame, log.json("events", key="id"))
+    encoded = encoding.encode(frame, log.json("events", key="id"))
     assert encoded.columns == ["topic", "value", "key"]
     [row] = encoded.collect()
     assert (row["topic"], row["key"]) == ("events", "9223372036854775807")
     assert '"at":"2026-11-01T12:00:00.123456Z"' in row["value"]
-    [back] = codecs.decode(records(spark, row["value"]), log.json("events", schema)).collect()
+    [back] = decoding.decode(records(spark, row["value"]), log.json("events", schema)).collect()
     assert back == frame.collect()[0]
 
 
@@ -216,11 +217,13 @@ def test_keys_headers_and_partitions_are_taken_from_columns(spark: SparkSession)
         "select struct(1 as a) k, 'v' as value, map('trace', 'x', 'none', null) h, 3L p"
         " union all select struct(2 as a), 'w', null, null"
     )
-    [first, second] = codecs.encode(frame, log.text("events", key="K", headers="h", partition="p")).collect()
+    [first, second] = encoding.encode(
+        frame, log.text("events", key="K", headers="h", partition="p")
+    ).collect()
     assert (first["key"], first["value"], first["partition"]) == ('{"a":1}', "v", 3)
     assert [tuple(header) for header in first["headers"]] == [("trace", b"x"), ("none", None)]
     assert (second["headers"], second["partition"]) == (None, None)
-    kept = codecs.encode(
+    kept = encoding.encode(
         spark.sql("select unhex('ff') value, array(struct('a' as key, unhex('fe') as value)) headers"),
         log.bytes("events", headers="headers"),
     )
@@ -230,17 +233,17 @@ def test_keys_headers_and_partitions_are_taken_from_columns(spark: SparkSession)
 
 def test_a_time_as_key_is_the_same_text_on_every_machine(spark: SparkSession) -> None:
     frame = spark.sql("select * from values (timestamp'2026-11-01 12:00:00Z', 1), (null, 2) as t(at, n)")
-    found = codecs.encode(frame, log.json("events", key="at")).collect()
+    found = encoding.encode(frame, log.json("events", key="at")).collect()
     assert [row["key"] for row in found] == ["2026-11-01T12:00:00.000000Z", None]
 
 
 def test_a_row_with_nothing_but_its_key_deletes_it(spark: SparkSession) -> None:
     frame = spark.sql("select * from values ('a', 1, null), ('b', null, null) as t(id, n, s)")
-    found = codecs.encode(frame, log.json("events", key="id")).collect()
+    found = encoding.encode(frame, log.json("events", key="id")).collect()
     assert [(row["key"], row["value"]) for row in found] == [("a", '{"id":"a","n":1}'), ("b", None)]
-    unkeyed = codecs.encode(frame.select("n"), log.json("events")).collect()
+    unkeyed = encoding.encode(frame.select("n"), log.json("events")).collect()
     assert [row["value"] for row in unkeyed] == ['{"n":1}', "{}"]
-    only = codecs.encode(frame.select("id"), log.json("events", key="id")).collect()
+    only = encoding.encode(frame.select("id"), log.json("events", key="id")).collect()
     assert [row["value"] for row in only] == ['{"id":"a"}', '{"id":"b"}']
 
 
@@ -264,6 +267,6 @@ def test_outputs_that_do_not_fit_are_refused(
     spark: SparkSession, query: str, topic: LogTopic, problem: str
 ) -> None:
     with pytest.raises(PipelineError) as refused:
-        codecs.encode(spark.sql(query), topic)
+        encoding.encode(spark.sql(query), topic)
     assert problem in str(refused.value)
     assert "\n" not in str(refused.value)

@@ -5,8 +5,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from millrace.pipelines import codecs, dead_letters, log, reading, writing
-from millrace.pipelines.log import LogTopic
+from millrace.pipelines import log
+from millrace.pipelines.sink import at_least_once
+from millrace.pipelines.topics import dead_letters, encoding, reading
+from millrace.pipelines.topics.declaration import LogTopic
 from millrace.testing import Broker
 
 from .topics import consume, create, produce
@@ -14,7 +16,7 @@ from .topics import consume, create, produce
 
 def run(rows: DataFrame, topic: LogTopic, bootstrap: str, checkpoint: Path) -> None:
     """Write all that is there now."""
-    writer = writing.at_least_once(rows.writeStream, bootstrap, topic)
+    writer = at_least_once.write_stream(rows.writeStream, bootstrap, topic)
     writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
 
 
@@ -35,7 +37,7 @@ def test_malformed_records_go_to_their_topic_as_they_were_and_the_stream_goes_on
     )
     orders = log.json("orders", "n int", malformed=log.dead_letters("orders.dead-letters"))
     sums = log.json("sums")
-    run(codecs.encode(reading.stream(spark, orders, bootstrap), sums), sums, bootstrap, tmp_path / "main")
+    run(encoding.encode(reading.stream(spark, orders, bootstrap), sums), sums, bootstrap, tmp_path / "main")
     letters = dead_letters.stream(spark, orders, bootstrap, "adding")
     run(letters, dead_letters.output(orders), bootstrap, tmp_path / "letters")
 

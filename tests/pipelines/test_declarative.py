@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from millrace.cli import millrace
-from millrace.pipelines import offsets
-from millrace.pipelines.declarative import find_project, run_project
+from millrace.pipelines.declarative.project import find_project, run_project
 from millrace.pipelines.errors import PipelineError
+from millrace.pipelines.kafka import offsets
 from millrace.testing import Broker
 
 from .. import jvm
@@ -107,9 +107,9 @@ def test_a_project_is_a_spec_or_the_directory_that_holds_one(tmp_path: Path, pro
 
 
 def test_what_cannot_be_meant_is_refused_before_spark_starts(tmp_path: Path, project: Path) -> None:
-    with pytest.raises(PipelineError, match="is not there; give a spark-pipeline"):
+    with pytest.raises(PipelineError, match="does not exist; give a spark-pipeline"):
         run_project(tmp_path / "spark-pipeline.yml", bootstrap="localhost:9092")
-    with pytest.raises(PipelineError, match="a full refresh of all leaves nothing to select"):
+    with pytest.raises(PipelineError, match="a full refresh of everything takes no names"):
         run_project(project, bootstrap="localhost:9092", full_refresh_all=True, refresh=["orders"])
     with pytest.raises(PipelineError, match="a dry run refreshes nothing"):
         run_project(project, bootstrap="localhost:9092", dry_run=True, full_refresh=["orders"])
@@ -117,5 +117,5 @@ def test_what_cannot_be_meant_is_refused_before_spark_starts(tmp_path: Path, pro
 
 def test_a_spec_that_spark_refuses_is_named_with_the_reason(project: Path) -> None:
     project.write_text("name: orders\nstorage: here\nshape: round\n")
-    with pytest.raises(PipelineError, match=r"spark-pipeline.yml is not a spec that Spark takes: .*shape"):
+    with pytest.raises(PipelineError, match=r"spark-pipeline.yml is not a spec that Spark accepts: .*shape"):
         run_project(project, bootstrap="localhost:9092")

@@ -5,9 +5,10 @@ from unittest.mock import create_autospec
 
 from pyspark.sql import SparkSession
 
-from millrace.pipelines import declarative_progress, offsets
-from millrace.pipelines.files import Directory
-from millrace.pipelines.topics import ensure
+from millrace.pipelines.declarative import flow_progress
+from millrace.pipelines.kafka import offsets
+from millrace.pipelines.kafka.topic_admin import ensure
+from millrace.pipelines.spark.directory import Directory
 from millrace.testing import Broker
 
 
@@ -29,11 +30,11 @@ def test_flows_commit_the_end_of_their_last_complete_batch(tmp_path: Path, broke
     checkpoint(of_table / "1", batches, complete=2)
     checkpoint(tmp_path / "_checkpoints" / "large" / "from_a_table" / "0", ['{"logOffset":0}'], complete=1)
     storage = Directory(create_autospec(SparkSession), tmp_path)
-    assert list(declarative_progress.flows(storage)) == [("read_clicks", {"clicks": {0: 3, 1: 4}})]
-    declarative_progress.commit(storage, "shop", broker.bootstrap)
+    assert list(flow_progress.flows(storage)) == [("read_clicks", {"clicks": {0: 3, 1: 4}})]
+    flow_progress.commit(storage, "shop", broker.bootstrap)
     reached = offsets.group_offsets(broker.bootstrap, "shop.read_clicks", ["clicks"])
     assert reached == {"clicks": {0: 3, 1: 4}}
 
 
 def test_a_project_that_has_not_run_has_no_progress(tmp_path: Path) -> None:
-    assert list(declarative_progress.flows(Directory(create_autospec(SparkSession), tmp_path))) == []
+    assert list(flow_progress.flows(Directory(create_autospec(SparkSession), tmp_path))) == []

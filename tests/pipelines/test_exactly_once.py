@@ -17,15 +17,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from millrace.pipelines.errors import PipelineError
-from millrace.pipelines.exactly_once import (
+from millrace.pipelines.sink.exactly_once import (
     ADAPTIVE,
     CHECKPOINT_PROPERTY,
     ExactlyOnce,
     client_settings,
-    committed,
+    committed_batches,
 )
-from millrace.pipelines.log import LogTopic
-from millrace.pipelines.transactions import new_producer, take_over
+from millrace.pipelines.sink.producer import new_producer, take_over
+from millrace.pipelines.topics.declaration import LogTopic
 from millrace.testing import Broker
 
 from ..reading import read_topic
@@ -88,7 +88,7 @@ def test_a_batch_that_is_run_again_writes_nothing_more(sink: Sink) -> None:
     sink.new()(sink.rows(), 0)
     sink.new()(sink.rows(), 0)
     assert sink.values() == list(range(200))
-    assert committed(sink.bootstrap, sink.query, 3) == {0: 0, 1: 0}
+    assert committed_batches(sink.bootstrap, sink.query, 3) == {0: 0, 1: 0}
 
 
 def test_batches_follow_each_other(sink: Sink) -> None:
@@ -96,7 +96,7 @@ def test_batches_follow_each_other(sink: Sink) -> None:
     for batch in range(3):
         write(sink.rows(first=batch * 100, last=batch * 100 + 100, tasks=batch + 1), batch)
     assert sink.values() == list(range(300))
-    assert max(committed(sink.bootstrap, sink.query, 3).values()) == 2
+    assert max(committed_batches(sink.bootstrap, sink.query, 3).values()) == 2
 
 
 def test_rows_that_come_to_other_tasks_the_second_time_are_known_again(sink: Sink) -> None:
@@ -128,7 +128,7 @@ def test_rows_of_a_partition_or_a_key_stay_in_order(sink: Sink) -> None:
     assert all(numbers == sorted(numbers) for numbers in found.values())
 
 
-def test_what_fails_on_the_way_to_the_sink_is_not_half_committed(sink: Sink) -> None:
+def test_what_fails_on_the_way_to_the_sink_is_not_half_committed_batches(sink: Sink) -> None:
     """Spark ends the input of such a task as if it were all there."""
     failing = sink.rows("cast(if(id = 19000, raise_error('broken'), id) as string) as value", last=20_000)
     with pytest.raises(PySparkException, match="broken"):
@@ -152,7 +152,7 @@ def test_a_checkpoint_that_is_put_back_is_refused_and_a_new_one_begins_anew(
     once.sparkContext.setLocalProperty(CHECKPOINT_PROPERTY, "the old one")
     for batch in range(3):
         sink.new()(sink.rows(last=4), batch)
-    with pytest.raises(PipelineError, match=r"up to 2 already.*old copy; put back"):
+    with pytest.raises(PipelineError, match=r"already has its batches up to 2.*old copy; restore"):
         sink.new()(sink.rows(last=4), 1)
     once.sparkContext.setLocalProperty(CHECKPOINT_PROPERTY, "a new one")
     sink.new()(sink.rows(first=4, last=8), 0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from millrace.pipelines import failures
-from millrace.pipelines.errors import BrokerAway, PipelineError
+from millrace.pipelines.errors import BrokerUnavailable, PipelineError
+from millrace.pipelines.run import failures
 
 PYTHON = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted
 Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -26,11 +26,11 @@ Caused by: org.apache.spark.SparkArithmeticException: [ZERO] Division by zero. S
 @pytest.mark.parametrize(
     ("report", "line"),
     [
-        (PYTHON, "words failed: ZeroDivisionError: division by zero; all of it is in w.log"),
-        (JAVA, "words failed: SparkArithmeticException: [ZERO] Division by zero; all of it is in w.log"),
+        (PYTHON, "words failed: ZeroDivisionError: division by zero; the details are in w.log"),
+        (JAVA, "words failed: SparkArithmeticException: [ZERO] Division by zero; the details are in w.log"),
         (
             "[STREAM_FAILED] Query [id = 1] terminated with exception: No space left on device",
-            "words failed: No space left on device; all of it is in w.log",
+            "words failed: No space left on device; the details are in w.log",
         ),
         (
             "millrace.pipelines.errors.PipelineError: words cannot write; let it\nmore",
@@ -57,4 +57,4 @@ def test_a_broker_that_is_away_is_recognised(report: str) -> None:
 def test_other_errors_are_not_about_the_connection() -> None:
     assert not failures.is_about_connection(RuntimeError(PYTHON))
     assert not failures.is_about_connection(PipelineError("no topic; make it"))
-    assert failures.is_about_connection(BrokerAway("away; start it"))
+    assert failures.is_about_connection(BrokerUnavailable("away; start it"))

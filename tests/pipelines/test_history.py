@@ -10,8 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import window
 from rich.console import Console
 
-from millrace.pipelines import PipelineError, history, log, offsets, pipeline, topics
-from millrace.pipelines.bar import Bar, Extent, size
+from millrace.pipelines import PipelineError, log, pipeline
+from millrace.pipelines.console.progress_bar import Extent, ProgressBar, size
+from millrace.pipelines.history import batch
+from millrace.pipelines.history.range import moment, settle
+from millrace.pipelines.kafka import offsets, topic_admin
+from millrace.pipelines.kafka.records import read_to_end
+from millrace.pipelines.run.options import redirected
 from millrace.testing import Broker
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -30,7 +35,7 @@ def words(lines: DataFrame) -> DataFrame:
 
 
 def produce(broker: Broker, topic: str, records: list[tuple[str, datetime]], partitions: int = 2) -> None:
-    topics.ensure(topic, broker.bootstrap, partitions=partitions)
+    topic_admin.ensure(topic, broker.bootstrap, partitions=partitions)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number, (value, at) in enumerate(records):
         producer.produce(topic, value, partition=number % partitions, timestamp=int(at.timestamp() * 1000))
@@ -38,7 +43,7 @@ def produce(broker: Broker, topic: str, records: list[tuple[str, datetime]], par
 
 
 def values(broker: Broker, topic: str) -> list[dict[str, Any]]:
-    return [json.loads(message.value()) for message in topics.to_the_end(topic, broker.bootstrap)]
+    return [json.loads(message.value()) for message in read_to_end(topic, broker.bootstrap)]
 
 
 def counts(rows: list[dict[str, Any]]) -> Counter[object]:
@@ -62,27 +67,27 @@ def counts(rows: list[dict[str, Any]]) -> Counter[object]:
     ],
 )
 def test_points_in_time_as_people_write_them(text: str, expected: object) -> None:
-    assert history.moment(text, now=NOON) == expected
+    assert moment(text, now=NOON) == expected
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", "-", "-2y", "@x", "2026-13-01"])
 def test_what_is_no_time_is_refused_with_examples(text: str) -> None:
     with pytest.raises(PipelineError, match="write 2026-11-01"):
-        history.moment(text)
+        moment(text)
 
 
 def test_outputs_are_sent_elsewhere_by_name() -> None:
-    assert history.redirected(words, ["old"])["output"] == log.json("old", key="word")
-    assert history.redirected(words, ["output=old"])["output"].name == "old"
+    assert redirected(words, ["old"])["output"] == log.json("old", key="word")
+    assert redirected(words, ["output=old"])["output"].name == "old"
     with pytest.raises(PipelineError, match="write --output output=TOPIC"):
-        history.redirected(words, ["wrods=old"])
+        redirected(words, ["wrods=old"])
 
 
 def test_a_batch_reads_exactly_its_range(spark: SparkSession, broker: Broker) -> None:
     hours = [TODAY + timedelta(hours=number) for number in range(6)]
     produce(broker, "lines", [(f"a b{number}", at) for number, at in enumerate(hours) for _ in range(2)])
     told = io.StringIO()
-    summary = history.run(
+    summary = batch.run(
         words,
         spark,
         broker.bootstrap,
@@ -101,20 +106,20 @@ def test_a_batch_that_broke_off_completes_without_writing_twice(
     spark: SparkSession, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     produce(broker, "lines", [("x", TODAY)])
-    outputs = history.redirected(words, ["again"])
+    outputs = redirected(words, ["again"])
     span = {"start": "earliest", "end": "latest", "outputs": outputs}
 
     def crash(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(topics, "delete_groups", crash)
-        history.run(words, spark, broker.bootstrap, **span)
+        patched.setattr(topic_admin, "delete_groups", crash)
+        batch.run(words, spark, broker.bootstrap, **span)
     once = values(broker, "again")
-    history.run(words, spark, broker.bootstrap, **span)
+    batch.run(words, spark, broker.bootstrap, **span)
     assert values(broker, "again") == once
     # That one was complete: asked again, it is written again.
-    history.run(words, spark, broker.bootstrap, **span)
+    batch.run(words, spark, broker.bootstrap, **span)
     assert counts(values(broker, "again")) == counts(once + once)
 
 
@@ -129,9 +134,9 @@ def test_malformed_records_of_the_range_go_to_their_topic(spark: SparkSession, b
     def items(orders: DataFrame) -> DataFrame:
         return orders.selectExpr("item as value")
 
-    summary = history.run(items, spark, broker.bootstrap)
+    summary = batch.run(items, spark, broker.bootstrap)
     assert summary.written == {"items": 1, "orders-bad": 1}
-    assert [message.value() for message in topics.to_the_end("orders-bad", broker.bootstrap)] == [b"broken"]
+    assert [message.value() for message in read_to_end("orders-bad", broker.bootstrap)] == [b"broken"]
 
 
 def test_what_cannot_run_as_a_batch_is_refused(spark: SparkSession, broker: Broker) -> None:
@@ -142,7 +147,7 @@ def test_what_cannot_run_as_a_batch_is_refused(spark: SparkSession, broker: Brok
         return clicks.withWatermark("timestamp", "1 minute").dropDuplicatesWithinWatermark(["value"])
 
     with pytest.raises(PipelineError, match="works on streams only; use dropDuplicates"):
-        history.run(distinct, spark, broker.bootstrap)
+        batch.run(distinct, spark, broker.bootstrap)
 
 
 def test_a_range_ends_before_open_transactions(broker: Broker) -> None:
@@ -158,14 +163,14 @@ def test_a_range_ends_before_open_transactions(broker: Broker) -> None:
         return paid
 
     assert offsets.end_offsets(broker.bootstrap, ["paid"]) == {"paid": {0: 2}}
-    assert history.settle(copy, broker.bootstrap)["paid"].end == {"paid": {0: 1}}
+    assert settle(copy, broker.bootstrap)["paid"].end == {"paid": {0: 1}}
     producer.abort_transaction()
 
 
 def test_the_bar_counts_records_and_bytes_on_a_terminal() -> None:
     told = io.StringIO()
     console = Console(file=told, force_terminal=True, width=120)
-    with Bar("words", Extent(2000, 3_200_000), console) as bar:
+    with ProgressBar("words", Extent(2000, 3_200_000), console) as bar:
         bar.update(500)
     assert "500/2,000 records" in told.getvalue()
     assert "800 kB/3.2 MB" in told.getvalue()
@@ -174,7 +179,9 @@ def test_the_bar_counts_records_and_bytes_on_a_terminal() -> None:
 def test_elsewhere_progress_is_a_line_now_and_then() -> None:
     told = io.StringIO()
     clock = iter([0.0, 1.0, 6.0, 6.0, 7.0])
-    with Bar("words", Extent(2000, 4000), Console(file=told, width=20), now=lambda: next(clock)) as bar:
+    with ProgressBar(
+        "words", Extent(2000, 4000), Console(file=told, width=20), now=lambda: next(clock)
+    ) as bar:
         bar.update(100)
         bar.update(500)
         bar.update(600)

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millrace.pipelines import log, pipeline
-from millrace.pipelines.modes import Choice, choose
-from millrace.pipelines.pipeline import Pipeline
-from millrace.pipelines.plans import Plan
+from millrace.pipelines.decorator import Pipeline
+from millrace.pipelines.run.execution_mode import ExecutionMode, choose
+from millrace.pipelines.spark.query_plan import Plan
 
 from .topics import create
 
@@ -62,7 +62,7 @@ MICRO_BATCH: dict[str, tuple[Callable[[Frames], DataFrame], str]] = {
         lambda f: f["clicks"].join(f["views"].select("user", "at"), ["user", "at"]),
         "joins of two streams",
     ),
-    "join with a table": (lambda f: f["clicks"].join(f["users"], "user"), "not small enough"),
+    "join with a table": (lambda f: f["clicks"].join(f["users"], "user"), "not marked as small"),
     "dedup within watermark": (
         lambda f: f["clicks"].withWatermark("at", "1 minute").dropDuplicatesWithinWatermark(["user"]),
         "deduplication within a watermark",
@@ -84,7 +84,7 @@ MICRO_BATCH: dict[str, tuple[Callable[[Frames], DataFrame], str]] = {
 }
 
 
-def chosen(frame: DataFrame, wanted: Pipeline = example, **facts: Any) -> Choice:
+def chosen(frame: DataFrame, wanted: Pipeline = example, **facts: Any) -> ExecutionMode:
     return choose(wanted, frame, **{"tasks": 0, **facts})
 
 
@@ -93,7 +93,7 @@ def test_what_works_record_by_record_runs_in_real_time_mode(frames: Frames, plan
     frame = REAL_TIME[plan](frames)
     # Counting needs slots for its shuffle, of which the tests' session has two.
     choice = chosen(frame)
-    assert (choice.mode, choice.output_mode) == ("real-time", "update"), choice.why
+    assert (choice.mode, choice.output_mode) == ("real-time", "update"), choice.reason
 
 
 @pytest.mark.parametrize("plan", MICRO_BATCH)
@@ -101,17 +101,17 @@ def test_what_does_not_runs_in_micro_batches_and_says_why(frames: Frames, plan: 
     build, why = MICRO_BATCH[plan]
     choice = chosen(build(frames))
     assert choice.mode == "micro-batch"
-    assert why in choice.why
+    assert why in choice.reason
 
 
 @pytest.mark.parametrize(
     ("changes", "facts", "why"),
     [
         ({"delivery": "exactly-once"}, {}, "exactly-once delivery commits batches"),
-        ({"mode": "micro-batch"}, {}, "asks for it"),
+        ({"mode": "micro-batch"}, {}, "requests it"),
         ({"trigger": "10 seconds"}, {}, "a batch every 10 seconds"),
         ({}, {"available_now": True}, "never ends"),
-        ({}, {"tasks": 3}, "--master 'local\\[3\\]' would do"),
+        ({}, {"tasks": 3}, "--master 'local\\[3\\]' has enough"),
     ],
 )
 def test_what_else_keeps_a_query_in_micro_batches(
@@ -119,7 +119,7 @@ def test_what_else_keeps_a_query_in_micro_batches(
 ) -> None:
     choice = chosen(frames["clicks"], replace(example, **changes), **facts)
     assert choice.mode == "micro-batch"
-    assert why.replace("\\", "") in choice.why
+    assert why.replace("\\", "") in choice.reason
 
 
 def test_only_stateless_queries_write_their_progress_later(frames: Frames) -> None:

@@ -11,8 +11,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
-from millrace.pipelines import offsets
-from millrace.pipelines.errors import BrokerAway, PipelineError
+from millrace.pipelines.errors import BrokerUnavailable, PipelineError
+from millrace.pipelines.kafka import client, offsets
+from millrace.pipelines.kafka.client import admin
+from millrace.pipelines.kafka.group_commits import GroupCommits
+from millrace.pipelines.run.progress_listener import reached
 from millrace.testing import Broker
 
 YEAR_2001 = 978_307_200_000
@@ -31,7 +34,7 @@ def topic(broker: Broker) -> str:
 
 
 def _create(broker: Broker, name: str, partitions: int) -> None:
-    client = offsets.admin(broker.bootstrap)
+    client = admin(broker.bootstrap)
     client.create_topics([NewTopic(name, num_partitions=partitions)])[name].result()
 
 
@@ -55,7 +58,7 @@ def test_a_topic_that_is_not_there_is_named_with_the_remedy(broker: Broker) -> N
 
 
 def test_committed_offsets_are_read_back_and_the_rest_is_left_out(broker: Broker, topic: str) -> None:
-    commits = offsets.Commits(broker.bootstrap)
+    commits = GroupCommits(broker.bootstrap)
     commits.put("readers", {topic: {0: 2}})
     commits.close()
     assert offsets.group_offsets(broker.bootstrap, "readers", [topic]) == {topic: {0: 2}}
@@ -64,7 +67,7 @@ def test_committed_offsets_are_read_back_and_the_rest_is_left_out(broker: Broker
 def test_what_could_not_be_committed_is_committed_when_the_broker_is_back() -> None:
     with Broker() as broker:
         _create(broker, "numbers", 1)
-        commits = offsets.Commits(broker.bootstrap)
+        commits = GroupCommits(broker.bootstrap)
         broker.stop()
         commits.put("readers", {"numbers": {0: 7}})
         broker.start()
@@ -74,8 +77,8 @@ def test_what_could_not_be_committed_is_committed_when_the_broker_is_back() -> N
 
 
 def test_a_broker_that_is_away_is_told_from_other_troubles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offsets, "REQUEST_SECONDS", 0.3)
-    with pytest.raises(BrokerAway, match="the broker at localhost:1 does not answer"):
+    monkeypatch.setattr(client, "REQUEST_SECONDS", 0.3)
+    with pytest.raises(BrokerUnavailable, match="the broker at localhost:1 does not answer"):
         offsets.end_offsets("localhost:1", ["numbers"])
 
 
@@ -87,8 +90,9 @@ def test_topics_have_ids_and_patterns_match_whole_names(broker: Broker, topic: s
 
 
 def test_lag_counts_what_is_not_read_yet(broker: Broker, topic: str) -> None:
-    assert offsets.lag(broker.bootstrap, {topic: {0: 1}}) == 3
-    assert offsets.lag(broker.bootstrap, {topic: {0: 3, 1: 1}}) == 0
+    ends = offsets.end_offsets(broker.bootstrap, [topic])
+    assert offsets.behind({topic: {0: 1}}, ends) == 3
+    assert offsets.behind({topic: {0: 3, 1: 1}}, ends) == 0
 
 
 def test_a_group_stands_where_the_slower_of_two_inputs_is() -> None:
@@ -100,7 +104,7 @@ def test_a_group_stands_where_the_slower_of_two_inputs_is() -> None:
             SimpleNamespace(endOffset=None),
         ]
     )
-    assert offsets.reached(progress) == {"t": {0: 3, 1: 2}}
+    assert reached(progress) == {"t": {0: 3, 1: 2}}
 
 
 def _until(condition: Callable[[], bool]) -> None:

@@ -11,8 +11,10 @@ from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from millrace.pipelines import PipelineError, codecs, log, reading, writing
-from millrace.pipelines.log import LogTopic
+from millrace.pipelines import PipelineError, log
+from millrace.pipelines.sink import at_least_once
+from millrace.pipelines.topics import encoding, reading
+from millrace.pipelines.topics.declaration import LogTopic
 from millrace.testing import Broker
 
 from .topics import consume, create, produce
@@ -176,9 +178,9 @@ def test_what_codecs_do_runs_in_real_time_mode(
     produce(broker.bootstrap, source, ['{"n":1}'] + ['{"n":"bad"}'] * (malformed == "drop"))
     topic = log.json(source, "n int, at timestamp, must string", malformed=malformed, metadata=("key",))
     output = log.json(target, key="n")
-    encoded = codecs.encode(reading.stream(spark, topic, broker.bootstrap), output)
+    encoded = encoding.encode(reading.stream(spark, topic, broker.bootstrap), output)
     query = (
-        writing.at_least_once(encoded.writeStream, broker.bootstrap, output)
+        at_least_once.write_stream(encoded.writeStream, broker.bootstrap, output)
         .option("checkpointLocation", str(tmp_path))
         .outputMode("update")
         .trigger(realTime="5 minutes")

@@ -8,11 +8,14 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
-from millrace.pipelines import Pipeline, PipelineError, log, offsets, outputs, pipeline, topics
-from millrace.pipelines.outputs import Output, Version
-from millrace.pipelines.replay import Replay
-from millrace.pipelines.running import Run
-from millrace.pipelines.takeover import Takeover, is_running
+from millrace.pipelines import Pipeline, PipelineError, Run, RunOptions, log, pipeline
+from millrace.pipelines.kafka import offsets, topic_admin
+from millrace.pipelines.kafka.client import admin
+from millrace.pipelines.kafka.records import read_to_end
+from millrace.pipelines.replay import output_pointer
+from millrace.pipelines.replay.new_version import Replay
+from millrace.pipelines.replay.output_pointer import Output, Version
+from millrace.pipelines.replay.takeover import Takeover, is_running
 from millrace.testing import Broker
 
 from ..waiting import until
@@ -27,7 +30,7 @@ def shouting(topic: str, end: str) -> Pipeline:
 
 
 def say(broker: Broker, topic: str, *words: str) -> None:
-    topics.ensure(topic, broker.bootstrap, partitions=2)
+    topic_admin.ensure(topic, broker.bootstrap, partitions=2)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for word in words:
         producer.produce(topic, word)
@@ -35,7 +38,7 @@ def say(broker: Broker, topic: str, *words: str) -> None:
 
 
 def heard(broker: Broker, topic: str) -> list[str]:
-    return sorted(message.value().decode() for message in topics.to_the_end(topic, broker.bootstrap))
+    return sorted(message.value().decode() for message in read_to_end(topic, broker.bootstrap))
 
 
 def test_a_new_version_takes_over_from_the_running_one(
@@ -45,9 +48,9 @@ def test_a_new_version_takes_over_from_the_running_one(
     say(broker, "talk", "a", "b")
     old, new = shouting("talk", "!"), shouting("talk", "?")
     first = Version(old, 1)
-    assert outputs.current_version(old, bootstrap) == first
-    assert outputs.current("talk-loud", bootstrap) == "talk-loud"
-    run = Run(old, spark, bootstrap, checkpoints=tmp_path)
+    assert output_pointer.current_version(old, bootstrap) == first
+    assert output_pointer.current("talk-loud", bootstrap) == "talk-loud"
+    run = Run(old, spark, bootstrap, RunOptions(checkpoints=tmp_path))
     run.start()
     with Takeover(run, first, bootstrap) as takeover:
         until(lambda: heard(broker, "talk-loud") == ["A!", "B!"])
@@ -58,20 +61,20 @@ def test_a_new_version_takes_over_from_the_running_one(
         say(broker, "talk", "c")
         assert replay.catch_up()
         # Both run beside each other until the switch.
-        assert outputs.current("talk-loud", bootstrap) == "talk-loud"
+        assert output_pointer.current("talk-loud", bootstrap) == "talk-loud"
         replay.switch()
-        assert outputs.current("talk-loud", bootstrap) == "talk-loud-v2"
+        assert output_pointer.current("talk-loud", bootstrap) == "talk-loud-v2"
         assert run.wait(60)
-    assert takeover.by is not None
-    assert takeover.by.topic == "talk-loud-v2"
+    assert takeover.superseded_by is not None
+    assert takeover.superseded_by.topic == "talk-loud-v2"
     assert not replay.run.ended
     say(broker, "talk", "d")
     until(lambda: heard(broker, "talk-loud-v2") == ["A?", "B?", "C?", "D?"])
     assert "D!" not in heard(broker, "talk-loud")
     replay.drop_old()
-    assert not topics.exists("talk-loud", bootstrap)
+    assert not topic_admin.exists("talk-loud", bootstrap)
     replay.run.stop()
-    assert outputs.current_version(new, bootstrap) == Version(new, 2)
+    assert output_pointer.current_version(new, bootstrap) == Version(new, 2)
     assert "talk-shouting-v2: 3 records" in told.getvalue()
 
 
@@ -99,7 +102,7 @@ def test_an_interrupted_replay_goes_on_where_it_was(
     again.switch()
     again.run.stop()
     assert heard(broker, "news-loud-v2") == ["A", "B", "C", "D"]
-    assert outputs.everything(bootstrap)["news-loud"].next is None
+    assert output_pointer.all_outputs(bootstrap)["news-loud"].next is None
 
 
 def test_a_replay_is_begun_anew_from_a_later_point(
@@ -107,8 +110,8 @@ def test_a_replay_is_begun_anew_from_a_later_point(
 ) -> None:
     bootstrap = broker.bootstrap
     say(broker, "ads", "a")
-    topics.ensure("ads-loud", bootstrap, partitions=3, config={"retention.ms": "86400000"})
-    topics.ensure("ads-loud-v2", bootstrap)
+    topic_admin.ensure("ads-loud", bootstrap, partitions=3, config={"retention.ms": "86400000"})
+    topic_admin.ensure("ads-loud-v2", bootstrap)
     job = shouting("ads", "")
     with pytest.raises(PipelineError, match="--restart deletes it"):
         Replay(job, spark, bootstrap, checkpoints=tmp_path).begin()
@@ -119,7 +122,7 @@ def test_a_replay_is_begun_anew_from_a_later_point(
     assert replay.catch_up()
     replay.run.stop()
     assert heard(broker, "ads-loud-v2") == ["B"]
-    assert offsets.partitions(offsets.admin(bootstrap), ["ads-loud-v2"]) == {"ads-loud-v2": [0, 1, 2]}
+    assert offsets.partitions(admin(bootstrap), ["ads-loud-v2"]) == {"ads-loud-v2": [0, 1, 2]}
 
 
 def test_all_outputs_of_a_pipeline_move_at_once(broker: Broker) -> None:
@@ -134,14 +137,16 @@ def test_all_outputs_of_a_pipeline_move_at_once(broker: Broker) -> None:
 
     def look() -> None:
         while not ended.is_set():
-            known = outputs.everything(broker.bootstrap)
+            known = output_pointer.all_outputs(broker.bootstrap)
             seen.append({known[name].version for name in version.topics})
 
     reader = threading.Thread(target=look)
     moved = [Output(name, topic, 3, "split", 1) for name, topic in version.topics.items()]
-    outputs.publish(split, [Output(one.name, one.name, 2, "split", 1) for one in moved], broker.bootstrap)
+    output_pointer.publish(
+        split, [Output(one.name, one.name, 2, "split", 1) for one in moved], broker.bootstrap
+    )
     reader.start()
-    outputs.publish(split, moved, broker.bootstrap)
+    output_pointer.publish(split, moved, broker.bootstrap)
     until(lambda: {3} in seen)
     ended.set()
     reader.join()

@@ -13,10 +13,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millrace.pipelines import log, modes, offsets, pipeline
+from millrace.pipelines import Run, RunOptions, log, pipeline
+from millrace.pipelines.decorator import Pipeline
 from millrace.pipelines.errors import PipelineError
-from millrace.pipelines.pipeline import Pipeline
-from millrace.pipelines.running import Run
+from millrace.pipelines.kafka import offsets
+from millrace.pipelines.run import execution_mode
 from millrace.testing import Broker
 
 from ..waiting import until
@@ -51,7 +52,7 @@ def start(spark: SparkSession, broker: Broker, tmp_path: Path) -> Iterator[Start
     started: list[Run] = []
 
     def start(pipeline: Pipeline, bootstrap: str = broker.bootstrap, **options: Any) -> Run:
-        run = Run(pipeline, spark, bootstrap, checkpoints=tmp_path, **options)
+        run = Run(pipeline, spark, bootstrap, RunOptions(checkpoints=tmp_path, **options))
         started.append(run)
         run.start()
         return run
@@ -132,7 +133,7 @@ def test_a_stop_completes_the_batch_and_a_restart_goes_on_behind_it(start: Start
     for _ in range(2):
         # With its progress written behind its back.
         again = start(replace(slow, mode="micro-batch"))
-        assert again.planned[0].choice.is_async
+        assert again.planned[0].execution.is_async
         again.process_all_available()
         again.stop()
     assert ends(broker, "slow") == ends(broker, "lines")
@@ -148,7 +149,7 @@ def test_real_time_mode_shows_its_lag_and_resumes_exactly(start: Start, broker: 
     fast = variant(loud, "fast")
     for _ in range(2):
         run = start(fast)
-        assert run.planned[0].choice.mode == "real-time"
+        assert run.planned[0].execution.mode == "real-time"
         produce(broker.bootstrap, "lines", ["quick"])
         run.process_all_available()
         run.stop()
@@ -159,13 +160,13 @@ def test_real_time_mode_shows_its_lag_and_resumes_exactly(start: Start, broker: 
 def test_a_plan_that_spark_refuses_in_real_time_mode_runs_in_micro_batches(
     start: Start, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(modes, "_foreign", lambda plan: None)
+    monkeypatch.setattr(execution_mode, "_unsupported", lambda plan: None)
 
     def python(lines: DataFrame) -> DataFrame:
         return lines.select(F.udf(lambda value: value.upper())("value").alias("value"))
 
     run = start(variant(loud, "python", function=python))
-    assert run.planned[0].choice.mode == "real-time"
+    assert run.planned[0].execution.mode == "real-time"
     until(lambda: run.notes)
     run.process_all_available()
     run.stop()
@@ -179,7 +180,7 @@ def test_an_error_of_the_users_code_ends_the_run_with_one_line(start: Start, tmp
 
     run = start(replace(loud, name="fails", function=fails))
     with pytest.raises(
-        PipelineError, match=r"^fails failed: ZeroDivisionError: .* all of it is in "
+        PipelineError, match=r"^fails failed: ZeroDivisionError: .* the details are in "
     ) as caught:
         run.wait(60)
     assert "\n" not in str(caught.value)

@@ -10,8 +10,9 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from millrace import jars
-from millrace.pipelines import PipelineError, gateway
-from millrace.pipelines.spark_session import cores, local_master, require_java, session
+from millrace.pipelines import PipelineError
+from millrace.pipelines.spark import gateway
+from millrace.pipelines.spark.session import cores, local_master, require_java, session
 from millrace.testing import Broker
 
 
@@ -104,7 +105,7 @@ def test_no_network_on_first_use_says_what_to_do(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setattr(jars, "spark_kafka_jars", unreachable)
-    with pytest.raises(PipelineError, match=r"connector is fetched on first use: .* check the network"):
+    with pytest.raises(PipelineError, match=r"connector is downloaded on first use: .* check the network"):
         session()
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.console import Console
 
-from millrace.pipelines.modes import Choice
-from millrace.pipelines.status import Meter, Status
+from millrace.pipelines.console.status import Meter, Status
+from millrace.pipelines.run.execution_mode import ExecutionMode
 
 
 @dataclass
@@ -45,7 +45,7 @@ def test_rates_are_those_of_the_last_ten_seconds() -> None:
     meter = Meter(clock)
     for _ in range(20):
         clock.seconds += 1
-        meter.note(report(50, 5))
+        meter.record(report(50, 5))
     assert meter.rates() == (55.0, 5.5)
     clock.seconds += 60
     assert meter.rates() == (0.0, 0.0)
@@ -53,7 +53,7 @@ def test_rates_are_those_of_the_last_ten_seconds() -> None:
 
 def test_results_that_nobody_counts_are_not_shown_as_none() -> None:
     meter = Meter(Clock())
-    meter.note(report(50, -1))
+    meter.record(report(50, -1))
     assert meter.rates() == (50.0, None)
 
 
@@ -62,13 +62,15 @@ def test_what_a_sink_has_written_in_all_is_told_by_batch() -> None:
     meter = Meter(clock)
     for total in (10, 10, 40):
         clock.seconds += 1
-        meter.note(report(50, -1), total)
+        meter.record(report(50, -1), total)
     assert meter.rates() == (75.0, 20.0)
 
 
 def test_a_line_says_rates_lag_batch_time_state_and_mode() -> None:
     run = FakeRun(
-        planned=[SimpleNamespace(name="words", choice=Choice("micro-batch", "update", ""), reached={})]
+        planned=[
+            SimpleNamespace(name="words", execution=ExecutionMode("micro-batch", "update", ""), reached={})
+        ]
     )
     status = Status([run], Console())  # type: ignore[list-item]
     assert status.lines() == ["words: micro-batch, starting"]
@@ -81,7 +83,9 @@ def test_a_line_says_rates_lag_batch_time_state_and_mode() -> None:
 
 def test_a_broker_that_is_away_is_waited_for_in_so_many_words() -> None:
     run = FakeRun(
-        planned=[SimpleNamespace(name="words", choice=Choice("micro-batch", "append", ""), reached={})]
+        planned=[
+            SimpleNamespace(name="words", execution=ExecutionMode("micro-batch", "append", ""), reached={})
+        ]
     )
     run.waiting_for_broker = True
     assert Status([run], Console()).lines() == ["words: waiting for the broker at localhost:9092"]  # type: ignore[list-item]

@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from millrace.pipelines.exactly_once import ExactlyOnce, client_settings
-from millrace.pipelines.log import LogTopic
-from millrace.pipelines.transactional_task import Write
-from millrace.testing import BrokerProcess
+from millrace.pipelines import PipelineError
+from millrace.pipelines.sink.exactly_once import ExactlyOnce, client_settings
+from millrace.pipelines.sink.transactional_task import BatchWrite, TaskProducer
+from millrace.pipelines.topics.declaration import LogTopic
+from millrace.testing import Broker, BrokerProcess
 
 from ..reading import read_topic
 
@@ -132,7 +134,7 @@ class Run:
         """A life of the driver; whether it got to the end of the batch."""
         self._life += 1
         sink = ExactlyOnce(QUERY, LogTopic(TOPIC, "bytes"), self._broker.bootstrap, TIMEOUT)
-        sink._prepare(Write(QUERY, TOPIC, self._client, batch, len(rows), "checkpoint"))
+        sink._prepare(BatchWrite(QUERY, TOPIC, self._client, batch, len(rows), "checkpoint"))
         outcomes: queue.Queue[tuple[int, int, dict[str, Any]]] = queue.Queue()
         missing = {task for task, of in enumerate(rows) if of}
         for task in missing:
@@ -203,3 +205,17 @@ def test_each_row_is_written_once_and_in_order(seed: int, tmp_path: Path) -> Non
     for key in {key for key, _ in written}:
         values = [value for of, value in written if of == key]
         assert values == sorted(values), f"{key!r} is out of order"
+
+
+def test_refused_record_is_the_reason_although_purged_records_are_reported_first() -> None:
+    with Broker() as broker:
+        client = client_settings(broker.bootstrap, {}, TIMEOUT)
+        producer = TaskProducer(BatchWrite(QUERY, TOPIC, client, 0, 1, "checkpoint"), 0)
+        try:
+            for code in (KafkaError._PURGE_QUEUE, KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._PURGE_INFLIGHT):
+                producer._delivered(KafkaError(code), Message())
+            explained = producer.explained(KafkaException(KafkaError(KafkaError._PURGE_QUEUE)))
+        finally:
+            producer.close()
+    assert isinstance(explained, PipelineError)
+    assert "write smaller records" in str(explained)

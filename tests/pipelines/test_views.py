@@ -9,10 +9,12 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
-from millrace.pipelines import PipelineError, View, log, pipeline, topics
-from millrace.pipelines.merging import Layer, Merge
-from millrace.pipelines.serving import Served
-from millrace.pipelines.view_http import http_server
+from millrace.pipelines import PipelineError, View, log, pipeline
+from millrace.pipelines.kafka import topic_admin
+from millrace.pipelines.kafka.records import latest
+from millrace.pipelines.views.http_server import http_server
+from millrace.pipelines.views.merge import Layer, Merge
+from millrace.pipelines.views.served_view import ServedView
 from millrace.testing import Broker
 
 from ..waiting import until
@@ -30,7 +32,7 @@ class Crowd:
     """Produces words without a pause, and knows how often it has said each."""
 
     def __init__(self, broker: Broker) -> None:
-        topics.ensure("lines", broker.bootstrap, partitions=2)
+        topic_admin.ensure("lines", broker.bootstrap, partitions=2)
         self.said: Counter[str] = Counter()
         self._producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
         self._ended = threading.Event()
@@ -55,13 +57,13 @@ class Crowd:
 class Reader:
     """Reads a view all the time, and remembers what it must never see."""
 
-    def __init__(self, served: Served, crowd: Crowd) -> None:
+    def __init__(self, served: ServedView, crowd: Crowd) -> None:
         self.wrong: list[str] = []
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._read, args=(served, crowd), daemon=True)
         self._thread.start()
 
-    def _read(self, served: Served, crowd: Crowd) -> None:
+    def _read(self, served: ServedView, crowd: Crowd) -> None:
         before: Counter[str] = Counter()
         while not self._ended.wait(0.005):
             seen = counts(served)
@@ -79,7 +81,7 @@ class Reader:
         assert not self.wrong, self.wrong[:5]
 
 
-def counts(served: Served) -> Counter[str]:
+def counts(served: ServedView) -> Counter[str]:
     return Counter({row["word"]: row["count"] for row in served.rows()})
 
 
@@ -97,7 +99,7 @@ def test_each_record_counts_once_across_cuts_batches_and_restarts(
         served.refresh()
         assert served.cut.generation == first.generation + 1
         assert sum(served.cut.cut["lines"].values()) > sum(first.cut["lines"].values())
-        assert not topics.exists(first.live, broker.bootstrap)
+        assert not topic_admin.exists(first.live, broker.bootstrap)
         reader.end()
     with WORDS.serve(spark, broker.bootstrap, checkpoints=tmp_path) as served:
         assert served.cut.generation == 2
@@ -107,8 +109,8 @@ def test_each_record_counts_once_across_cuts_batches_and_restarts(
         reader.end()
         assert served.get("w3") == {"word": "w3", "count": crowd.said["w3"]}
         assert served.get("never") is None
-        merged = topics.latest("words-view", broker.bootstrap)
-        until(lambda: _as_counts(topics.latest("words-view", broker.bootstrap)) == crowd.said)
+        merged = latest("words-view", broker.bootstrap)
+        until(lambda: _as_counts(latest("words-view", broker.bootstrap)) == crowd.said)
         assert set(merged) == set(crowd.said)
 
 
@@ -117,7 +119,7 @@ def _as_counts(merged: dict[str, bytes]) -> dict[str, int]:
 
 
 def test_what_cannot_be_merged_is_refused(spark: SparkSession, broker: Broker) -> None:
-    topics.ensure("visits", broker.bootstrap)
+    topic_admin.ensure("visits", broker.bootstrap)
 
     @pipeline(visits=log.text("visits"), output=log.json("unique"))
     def unique(visits: DataFrame) -> DataFrame:
@@ -127,7 +129,7 @@ def test_what_cannot_be_merged_is_refused(spark: SparkSession, broker: Broker) -
     def stats(visits: DataFrame) -> DataFrame:
         return visits.groupBy("value").agg({"value": "count"})
 
-    with pytest.raises(PipelineError, match="deduplication by value string depends on records of both sides"):
+    with pytest.raises(PipelineError, match="deduplication by value string depends on records on both sides"):
         View(unique, key=["value"], merge={}).check(spark, broker.bootstrap)
     with pytest.raises(PipelineError, match=r"no rule for count\(value\)"):
         View(stats, key=["value"], merge={}).check(spark, broker.bootstrap)

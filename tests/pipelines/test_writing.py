@@ -4,7 +4,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from millrace.pipelines import codecs, log, reading, writing
+from millrace.pipelines import log
+from millrace.pipelines.sink import at_least_once
+from millrace.pipelines.topics import encoding, reading
 from millrace.testing import Broker
 
 from .topics import consume, create, produce
@@ -14,7 +16,9 @@ def test_a_batch_is_written_with_keys_headers_and_partitions(spark: SparkSession
     create(broker.bootstrap, "written", 2)
     topic = log.json("written", key="id", headers="h", partition="p")
     rows = "values (7, 'x', map('trace', 'abc'), 1), (8, null, null, 0) as t(id, s, h, p)"
-    writing.write_batch(codecs.encode(spark.sql(f"select * from {rows}"), topic), topic, broker.bootstrap)
+    at_least_once.write_batch(
+        encoding.encode(spark.sql(f"select * from {rows}"), topic), topic, broker.bootstrap
+    )
     [deleting] = consume(broker.bootstrap, "written", 1, partition=0)
     [kept] = consume(broker.bootstrap, "written", 1, partition=1)
     assert (kept.key(), kept.value(), kept.headers()) == (b"7", b'{"id":7,"s":"x"}', [("trace", b"abc")])
@@ -27,8 +31,8 @@ def test_a_stream_is_written_at_least_once(spark: SparkSession, broker: Broker, 
     produce(broker.bootstrap, "words", ["one", "two"], keys=["a", "b"])
     output = log.text("shouts", key="key")
     words = reading.stream(spark, log.text("words", metadata=("key",)), broker.bootstrap)
-    rows = codecs.encode(words.selectExpr("upper(value) as value", "key"), output)
-    writer = writing.at_least_once(rows.writeStream, broker.bootstrap, output)
+    rows = encoding.encode(words.selectExpr("upper(value) as value", "key"), output)
+    writer = at_least_once.write_stream(rows.writeStream, broker.bootstrap, output)
     query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
     query.awaitTermination()
     found = consume(broker.bootstrap, "shouts", 2)

@@ -8,9 +8,8 @@ from dataclasses import replace
 from examples.word_count import word_count
 from sentence import say
 
-from millrace.pipelines.pipeline import Delivery
-from millrace.pipelines.running import Run
-from millrace.pipelines.spark_session import session
+from millrace.pipelines import Run, RunOptions, session
+from millrace.pipelines.decorator import Delivery
 
 delivery: Delivery = "exactly-once" if os.environ["DELIVERY"] == "exactly-once" else "at-least-once"
 spark = session("word-count")
@@ -18,8 +17,7 @@ run = Run(
     replace(word_count, delivery=delivery),
     spark,
     os.environ["BOOTSTRAP"],
-    checkpoints="checkpoints",
-    available_now=True,
+    RunOptions(checkpoints="checkpoints", available_now=True),
 )
 run.start()
 while not run.ended and not run.queries[0].status["isDataAvailable"]:

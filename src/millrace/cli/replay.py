@@ -1,4 +1,4 @@
-"""`millrace replay`: build a new version of a pipeline's output beside the running one, and switch over."""
+"""`millrace replay`: builds a new version of a pipeline's output beside the running one, and switches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from millrace.pipelines import Pipeline
-    from millrace.pipelines.replay import Replay
+    from millrace.pipelines.replay.new_version import Replay
 
 
 @click.command("replay", cls=KafkaCommand)
@@ -25,20 +25,22 @@ if TYPE_CHECKING:
 @click.option(
     "--checkpoints",
     metavar="DIR",
-    help="Where runs keep how far they are.  [default: $MILLRACE_CHECKPOINTS or millrace-checkpoints]",
+    help="Directory of checkpoints.  [default: $MILLRACE_CHECKPOINTS or millrace-checkpoints]",
 )
 @click.option(
-    "--from", "start", metavar="TIME", help="How far back to begin (2026-11-01, -2h).  [default: earliest]"
+    "--from", "start", metavar="TIME", help="Where to start (2026-11-01, -2h).  [default: earliest]"
 )
 @click.option(
-    "--keep-running/--exit", default=True, show_default=True, help="Whether the new version goes on after it."
+    "--keep-running/--exit", default=True, show_default=True, help="Keep running the new version afterwards."
 )
-@click.option("--drop-old", is_flag=True, help="Delete the old version's topic when its run has stopped.")
-@click.option("--restart", is_flag=True, help="Delete what an interrupted replay has built, and begin anew.")
 @click.option(
-    "--status", "--list", "status", is_flag=True, help="Show the outputs and their versions, and end."
+    "--drop-old", is_flag=True, help="Delete the topic of the old version once its run has stopped."
 )
-@click.option("--conf", "settings", multiple=True, metavar="K=V", help="Any Spark setting.")
+@click.option("--restart", is_flag=True, help="Delete what an interrupted replay has built, and start over.")
+@click.option(
+    "--status", "--list", "status", is_flag=True, help="Show the outputs and their versions, and exit."
+)
+@click.option("--conf", "settings", multiple=True, metavar="K=V", help="A Spark setting.")
 def command(
     *,
     target: Target,
@@ -52,24 +54,29 @@ def command(
     status: bool,
     settings: tuple[str, ...],
 ) -> None:
-    """Run a changed pipeline over the whole log again, beside the running one, and then in its place.
+    """Run a changed pipeline over the whole log again, beside the running one, and then replace it.
 
-    JOB is a file that declares a pipeline (job.py, or job.py:name). The new version writes to topics of its
-    own; readers find the current ones in the topic millrace.outputs, or with millrace.pipelines.current.
+    JOB is a file that declares a pipeline (job.py, or job.py:name). The new version writes to its own topics.
+    Readers find the current ones in the topic millrace.outputs, or with millrace.pipelines.current.
     """
     if status:
         _print_outputs(target.bootstrap)
         return
     if job is None:
-        raise click.UsageError("say which file to replay, or --status", click.get_current_context())
+        raise click.UsageError("give the file to replay, or --status", click.get_current_context())
     from rich.console import Console
 
-    from millrace.pipelines import checkpoint, history
-    from millrace.pipelines.replay import Replay
-    from millrace.pipelines.spark_session import session
+    from millrace.pipelines.history.range import moment
+    from millrace.pipelines.run import preflight
 
     pipeline = _only(job)
-    begin_at = None if start is None else history.moment(start)
+    begin_at = None if start is None else moment(start)
+    # Checked before Spark starts, which takes seconds.
+    preflight.check([pipeline], target.bootstrap)
+    from millrace.pipelines.replay.new_version import Replay
+    from millrace.pipelines.run import checkpoint
+    from millrace.pipelines.spark.session import session
+
     console = Console(stderr=True)
     spark = session(pipeline.name, master=master, settings=parse_pairs(settings, "--conf"))
     try:
@@ -87,11 +94,11 @@ def command(
 
 
 def _only(job: str) -> Pipeline:
-    from millrace.pipelines.pipeline import load
+    from millrace.pipelines.job_file import load
 
     found = load(job)
     if len(found) > 1:
-        names = ", ".join(one.name for one in found)
+        names = ", ".join(pipeline.name for pipeline in found)
         raise CommandError(f"{job} has the pipelines {names}; choose one: {job}:{found[0].name}")
     return found[0]
 
@@ -99,17 +106,17 @@ def _only(job: str) -> Pipeline:
 def _replay(
     replay: Replay, bootstrap: str, console: Console, restart: bool, keep_running: bool, drop_old: bool
 ) -> None:
-    from millrace.pipelines.foreground import follow, interrupts
-    from millrace.pipelines.takeover import Takeover
+    from millrace.pipelines.console.foreground import follow, interrupts
+    from millrace.pipelines.replay.takeover import Takeover
 
-    with interrupts() as asked:
+    with interrupts() as received:
         replay.begin(restart=restart)
-        verb = "goes on with" if replay.is_resumed else "builds"
+        verb = "resumes" if replay.is_resumed else "builds"
         topics = ", ".join(replay.new.topics.values())
         click.echo(f"{replay.new.name} {verb} {topics}", err=True)
-        if not replay.catch_up(lambda: asked.count > 0):
+        if not replay.catch_up(lambda: received.count > 0):
             replay.run.stop()
-            click.echo("interrupted; the same command goes on where it was", err=True)
+            click.echo("interrupted; run the same command again to resume", err=True)
             return
         replay.switch()
     for name, topic in replay.new.topics.items():
@@ -123,20 +130,20 @@ def _replay(
         return
     with Takeover(replay.run, replay.new, bootstrap) as takeover:
         follow([replay.run], console, started=True)
-    if takeover.by is not None:
-        click.echo(f"stopped: {takeover.by.name} is now {takeover.by.topic}, version {takeover.by.version}")
+    if (new := takeover.superseded_by) is not None:
+        click.echo(f"stopped: {new.name} is now {new.topic}, version {new.version}")
 
 
 def _print_outputs(bootstrap: str) -> None:
-    from millrace.pipelines import outputs
+    from millrace.pipelines.replay.output_pointer import all_outputs
 
     rows = []
-    for name, output in sorted(outputs.everything(bootstrap).items()):
+    for name, output in sorted(all_outputs(bootstrap).items()):
         since = datetime.fromtimestamp(output.since / 1000).isoformat(" ", "seconds") if output.since else "-"
         building = output.next.topic if output.next is not None else "-"
         rows.append((name, str(output.version), output.topic, output.pipeline, since, building))
     if not rows:
-        click.echo("no output was ever replayed: each is in the topic that its pipeline declares")
+        click.echo("no output has been replayed yet: each is in the topic that its pipeline declares")
         return
     headers = ("OUTPUT", "VERSION", "TOPIC", "PIPELINE", "SINCE", "BUILDING")
     if is_for_people():

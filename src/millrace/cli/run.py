@@ -1,10 +1,11 @@
-"""`millrace run`: a pipeline on Spark over the log."""
+"""`millrace run`: runs pipelines on Spark over the log."""
 
 from __future__ import annotations
 
-import time
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,11 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.console import Console
 
-    from millrace.pipelines import Pipeline
-    from millrace.pipelines.outputs import Version
-
-
-AWAY_SECONDS = 1.0
+    from millrace.pipelines import LogTopic, Pipeline
+    from millrace.pipelines.replay.output_pointer import Version
 
 
 @click.command("run", cls=KafkaCommand)
@@ -30,220 +28,244 @@ AWAY_SECONDS = 1.0
 @click.option(
     "--checkpoints",
     metavar="DIR",
-    help="Where runs keep how far they are.  [default: $MILLRACE_CHECKPOINTS or millrace-checkpoints]",
+    help="Directory of checkpoints.  [default: $MILLRACE_CHECKPOINTS or millrace-checkpoints]",
 )
 @click.option(
-    "--from", "start", metavar="TIME", help="Not live, but over history: from here (2026-11-01, -2h)."
+    "--from", "start", metavar="TIME", help="Run over history, from this time on (2026-11-01, -2h)."
 )
-@click.option("--to", "end", metavar="TIME", help="Over history: up to here.")
+@click.option("--to", "end", metavar="TIME", help="Run over history, up to this time.")
 @click.option(
-    "--output", "outputs", multiple=True, metavar="[NAME=]TOPIC", help="Write to another topic than declared."
+    "--output", "outputs", multiple=True, metavar="[NAME=]TOPIC", help="Write an output to another topic."
 )
-@click.option("--once", is_flag=True, help="Process what there is, and end.")
+@click.option("--once", is_flag=True, help="Process what the inputs hold now, and exit.")
 @click.option(
     "--explain",
     "--dry-run",
     is_flag=True,
-    help="Say how it would run and why, with Spark's plan, and end; of a project, check the graph.",
+    help="Print the mode, the reason for it and Spark's plan, and exit. For a project: check its graph.",
 )
-@click.option("--name", help="Another name for the pipeline: its own checkpoint and consumer group.")
+@click.option("--name", help="Another name for the pipeline, with its own checkpoint and consumer group.")
 @click.option(
     "--delivery",
     type=click.Choice(["exactly-once", "at-least-once"]),
-    help="How often results appear if something fails.",
+    help="How often results appear after a failure.",
 )
 @click.option(
-    "--mode", type=click.Choice(["auto", "real-time", "micro-batch"]), help="Let the plan decide, or not."
+    "--mode", type=click.Choice(["auto", "real-time", "micro-batch"]), help="How Spark runs the queries."
 )
-@click.option("--conf", "settings", multiple=True, metavar="K=V", help="Any Spark setting.")
+@click.option("--conf", "settings", multiple=True, metavar="K=V", help="A Spark setting.")
 @click.option(
-    "--refresh", multiple=True, metavar="TABLES", help="Of a project: only these, separated by commas."
+    "--refresh", multiple=True, metavar="TABLES", help="For a project: update only these (comma-separated)."
 )
 @click.option(
-    "--full-refresh", multiple=True, metavar="TABLES", help="Of a project: empty these, fill them anew."
+    "--full-refresh", multiple=True, metavar="TABLES", help="For a project: empty and rebuild these."
 )
-@click.option("--full-refresh-all", is_flag=True, help="Of a project: empty everything, fill it anew.")
-def command(
-    *,
-    target: Target,
-    job: str,
-    master: str | None,
-    checkpoints: str | None,
-    start: str | None,
-    end: str | None,
-    outputs: tuple[str, ...],
-    once: bool,
-    explain: bool,
-    name: str | None,
-    delivery: str | None,
-    mode: str | None,
-    settings: tuple[str, ...],
-    refresh: tuple[str, ...],
-    full_refresh: tuple[str, ...],
-    full_refresh_all: bool,
-) -> int | None:
+@click.option("--full-refresh-all", is_flag=True, help="For a project: empty and rebuild everything.")
+def command(**options: Any) -> int | None:
     """Run the pipelines of a Python file over the log, on Spark.
 
     JOB is a file that declares pipelines (job.py, or job.py:name for one of them), or a project of Spark's
-    own declarative pipelines (a spark-pipeline.yml, or the directory that has one).
+    own declarative pipelines (a spark-pipeline.yml, or its directory).
     """
-    from millrace.pipelines.declarative import find_project
+    from millrace.pipelines.declarative.project import find_project
 
-    conf = parse_pairs(settings, "--conf")
-    if (project := find_project(job)) is not None:
-        refused = {"--from": start, "--to": end, "--output": outputs, "--name": name}
-        refused |= {"--delivery": delivery, "--mode": mode, "--checkpoints": checkpoints}
-        if given := [option for option, value in refused.items() if value]:
-            raise CommandError(f"{', '.join(given)}: a declarative project says that in its own files")
-        from millrace.pipelines.declarative import run_project
-
-        return run_project(
-            project,
-            bootstrap=target.bootstrap,
-            master=master,
-            dry_run=explain,
-            full_refresh=_names(full_refresh),
-            full_refresh_all=full_refresh_all,
-            refresh=_names(refresh),
-            conf=conf,
-        )
-    if refresh or full_refresh or full_refresh_all:
-        raise CommandError(
-            "only a declarative project has tables to refresh; to compute anew, millrace replay"
-        )
-
-    from rich.console import Console
-
-    from millrace.pipelines.pipeline import load
-    from millrace.pipelines.spark_session import is_running
-
-    over_history = start is not None or end is not None
-    if over_history and (once or explain):
-        raise CommandError("--from and --to run a batch, which --once and --explain do not go with")
-    chosen = [_changed(one, delivery, mode) for one in load(job)]
-    if len(chosen) > 1 and (name or outputs):
-        names = ", ".join(one.name for one in chosen)
-        raise CommandError(
-            f"--name and --output mean one pipeline, and {job} has {names}; write {job}:{chosen[0].name}"
-        )
-    if name:
-        chosen = [replace(chosen[0], name=name)]
-    console = Console(stderr=True)
-    is_mine = not is_running()
-    spark = _session(chosen, target.bootstrap, master, conf)
-    try:
-        if over_history:
-            _run_batches(chosen, spark, target.bootstrap, start, end, outputs, console)
-        else:
-            _run_streams(chosen, spark, target.bootstrap, checkpoints, outputs, once, explain, console)
-    finally:
-        if is_mine:
-            spark.stop()
+    run = _Run(**options)
+    project = find_project(run.job)
+    if project is not None:
+        return run.run_project(project)
+    run.run_pipelines()
     return None
 
 
-def _changed(pipeline: Pipeline, delivery: str | None, mode: str | None) -> Pipeline:
-    changes: dict[str, Any] = {"delivery": delivery, "mode": mode}
-    return replace(pipeline, **{name: value for name, value in changes.items() if value})
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """The options of the command, and the two programs that it runs."""
 
+    target: Target
+    job: str
+    master: str | None
+    checkpoints: str | None
+    start: str | None
+    end: str | None
+    outputs: tuple[str, ...]
+    once: bool
+    explain: bool
+    name: str | None
+    delivery: str | None
+    mode: str | None
+    settings: tuple[str, ...]
+    refresh: tuple[str, ...]
+    full_refresh: tuple[str, ...]
+    full_refresh_all: bool
 
-def _session(
-    pipelines: list[Pipeline], bootstrap: str, master: str | None, conf: dict[str, str]
-) -> SparkSession:
-    from millrace.pipelines.modes import slots_for
-    from millrace.pipelines.spark_session import session
+    @property
+    def is_over_history(self) -> bool:
+        return self.start is not None or self.end is not None
 
-    name = ", ".join(one.name for one in pipelines)
-    return session(name, master=master, slots=slots_for(pipelines, bootstrap, conf), settings=conf)
+    @property
+    def conf(self) -> dict[str, str]:
+        return parse_pairs(self.settings, "--conf")
 
+    def run_project(self, project: Path) -> int:
+        """Run a project of Spark's declarative pipelines."""
+        refused = {"--from": self.start, "--to": self.end, "--output": self.outputs, "--name": self.name}
+        refused |= {"--delivery": self.delivery, "--mode": self.mode, "--checkpoints": self.checkpoints}
+        if given := [option for option, value in refused.items() if value]:
+            raise CommandError(f"{', '.join(given)}: set this in the files of the declarative project")
+        from millrace.pipelines.declarative.project import run_project
 
-def _run_streams(
-    pipelines: list[Pipeline],
-    spark: SparkSession,
-    bootstrap: str,
-    checkpoints: str | None,
-    outputs: tuple[str, ...],
-    once: bool,
-    explain: bool,
-    console: Console,
-) -> None:
-    from millrace.pipelines import checkpoint, history
-    from millrace.pipelines.explaining import explanation
-    from millrace.pipelines.foreground import follow
-    from millrace.pipelines.running import Run
-    from millrace.pipelines.takeover import Takeover
-
-    versions = _current_versions(pipelines, bootstrap, console, is_patient=not explain)
-    runs = [
-        Run(
-            one,
-            spark,
-            bootstrap,
-            checkpoints=checkpoint.directory(checkpoints),
-            available_now=once,
-            outputs=history.redirected(one, outputs) or version.outputs,
-            name=None if outputs else version.name,
+        return run_project(
+            project,
+            bootstrap=self.target.bootstrap,
+            master=self.master,
+            dry_run=self.explain,
+            full_refresh=_names(self.full_refresh),
+            full_refresh_all=self.full_refresh_all,
+            refresh=_names(self.refresh),
+            conf=self.conf,
         )
-        for one, version in zip(pipelines, versions, strict=True)
-    ]
-    if explain:
-        for run in runs:
-            click.echo(explanation(run))
-        return
-    with ExitStack() as watching:
-        takeovers = [
-            watching.enter_context(Takeover(run, version, bootstrap))
-            for run, version in zip(runs, versions, strict=True)
-            if not outputs
-        ]
-        follow(runs, console)
-    for takeover in takeovers:
-        if (by := takeover.by) is not None:
-            click.echo(f"stopped: {by.name} is now {by.topic}, version {by.version}, built by a replay")
 
+    def run_pipelines(self) -> None:
+        """Run the pipelines of a Python file, after all checks that need no Spark."""
+        from rich.console import Console
 
-def _current_versions(
-    pipelines: list[Pipeline], bootstrap: str, console: Console, *, is_patient: bool
-) -> list[Version]:
-    """The versions that readers read, which a replay may have moved on; waits for a broker that is away."""
-    from millrace.pipelines.errors import BrokerAway
-    from millrace.pipelines.outputs import current_version
+        console = Console(stderr=True)
+        pipelines = self._pipelines()
+        outputs = self._outputs(pipelines)
+        if self.is_over_history:
+            self._run_over_history(pipelines, outputs, console)
+        else:
+            self._run_live(pipelines, outputs, console)
 
-    told = False
-    while True:
+    # Checks before Spark starts
+
+    def _pipelines(self) -> list[Pipeline]:
+        if self.refresh or self.full_refresh or self.full_refresh_all:
+            raise CommandError(
+                "only a declarative project has tables to refresh; to rebuild an output, use millrace replay"
+            )
+        if self.is_over_history and (self.once or self.explain):
+            raise CommandError("--from and --to run a batch; drop --once and --explain")
+        from millrace.pipelines.job_file import load
+
+        pipelines = [self._changed(pipeline) for pipeline in load(self.job)]
+        if len(pipelines) > 1 and (self.name or self.outputs):
+            names = ", ".join(pipeline.name for pipeline in pipelines)
+            raise CommandError(
+                f"--name and --output apply to one pipeline, and {self.job} has {names};"
+                f" write {self.job}:{pipelines[0].name}"
+            )
+        return [replace(pipelines[0], name=self.name)] if self.name else pipelines
+
+    def _changed(self, pipeline: Pipeline) -> Pipeline:
+        changes: dict[str, Any] = {"delivery": self.delivery, "mode": self.mode}
+        return replace(pipeline, **{name: value for name, value in changes.items() if value})
+
+    def _outputs(self, pipelines: list[Pipeline]) -> list[dict[str, LogTopic]]:
+        from millrace.pipelines.run.options import redirected
+
+        return [redirected(pipeline, self.outputs) for pipeline in pipelines]
+
+    # Running
+
+    def _run_live(
+        self, pipelines: list[Pipeline], outputs: list[dict[str, LogTopic]], console: Console
+    ) -> None:
+        from millrace.pipelines.replay.output_pointer import current_version
+        from millrace.pipelines.run import preflight
+
+        bootstrap = self.target.bootstrap
+        if not self.explain:
+            preflight.wait_for_broker(
+                bootstrap,
+                lambda problem: console.print(f"waiting: {problem}", highlight=False, soft_wrap=True),
+            )
+        preflight.check(pipelines, bootstrap)
+        versions = [current_version(pipeline, bootstrap) for pipeline in pipelines]
+        with self._spark(pipelines) as spark:
+            self._run_queries(spark, pipelines, outputs, versions, console)
+
+    def _run_queries(
+        self,
+        spark: SparkSession,
+        pipelines: list[Pipeline],
+        outputs: list[dict[str, LogTopic]],
+        versions: list[Version],
+        console: Console,
+    ) -> None:
+        from millrace.pipelines.console.explanation import explanation
+        from millrace.pipelines.console.foreground import follow
+        from millrace.pipelines.replay.takeover import Takeover
+        from millrace.pipelines.run import checkpoint
+        from millrace.pipelines.run.lifecycle import Run
+        from millrace.pipelines.run.options import RunOptions
+
+        bootstrap = self.target.bootstrap
+        runs = []
+        for pipeline, redirected, version in zip(pipelines, outputs, versions, strict=True):
+            options = RunOptions(
+                checkpoints=checkpoint.directory(self.checkpoints),
+                available_now=self.once,
+                outputs=redirected or version.outputs,
+                name=None if redirected else version.name,
+            )
+            runs.append(Run(pipeline, spark, bootstrap, options))
+        if self.explain:
+            for run in runs:
+                click.echo(explanation(run))
+            return
+        with ExitStack() as watching:
+            takeovers = [
+                watching.enter_context(Takeover(run, version, bootstrap))
+                for run, version in zip(runs, versions, strict=True)
+                if not self.outputs
+            ]
+            follow(runs, console)
+        for takeover in takeovers:
+            if (new := takeover.superseded_by) is not None:
+                click.echo(
+                    f"stopped: {new.name} is now {new.topic}, version {new.version}, built by a replay"
+                )
+
+    def _run_over_history(
+        self, pipelines: list[Pipeline], outputs: list[dict[str, LogTopic]], console: Console
+    ) -> None:
+        from millrace.pipelines.history.range import moment
+        from millrace.pipelines.run import preflight
+
+        start = None if self.start is None else moment(self.start)
+        end = None if self.end is None else moment(self.end)
+        preflight.check(pipelines, self.target.bootstrap)
+        with self._spark(pipelines) as spark:
+            from millrace.pipelines.history import batch
+
+            for pipeline, redirected in zip(pipelines, outputs, strict=True):
+                summary = batch.run(
+                    pipeline,
+                    spark,
+                    self.target.bootstrap,
+                    start=start,
+                    end=end,
+                    outputs=redirected,
+                    console=console,
+                )
+                click.echo(str(summary))
+
+    @contextmanager
+    def _spark(self, pipelines: list[Pipeline]) -> Iterator[SparkSession]:
+        """The Spark session; a session that ran before goes on running."""
+        from millrace.pipelines.run.execution_mode import slots_for
+        from millrace.pipelines.spark.session import is_running, session
+
+        is_new = not is_running()
+        slots = slots_for(pipelines, self.target.bootstrap, self.conf)
+        names = ", ".join(pipeline.name for pipeline in pipelines)
+        spark = session(names, master=self.master, slots=slots, settings=self.conf)
         try:
-            return [current_version(one, bootstrap) for one in pipelines]
-        except BrokerAway as error:
-            if not is_patient:
-                raise
-            if not told:
-                console.print(f"waiting: {error}", highlight=False, soft_wrap=True)
-            told = True
-            time.sleep(AWAY_SECONDS)
-
-
-def _run_batches(
-    pipelines: list[Pipeline],
-    spark: SparkSession,
-    bootstrap: str,
-    start: str | None,
-    end: str | None,
-    outputs: tuple[str, ...],
-    console: Console,
-) -> None:
-    from millrace.pipelines import history
-
-    for one in pipelines:
-        summary = history.run(
-            one,
-            spark,
-            bootstrap,
-            start=None if start is None else history.moment(start),
-            end=None if end is None else history.moment(end),
-            outputs=history.redirected(one, outputs),
-            console=console,
-        )
-        click.echo(str(summary))
+            yield spark
+        finally:
+            if is_new:
+                spark.stop()
 
 
 def _names(given: tuple[str, ...]) -> list[str]:

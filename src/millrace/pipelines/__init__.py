@@ -1,4 +1,4 @@
-"""Pipelines on Spark over the log: the only folder that imports PySpark.
+"""Pipelines on Spark over the log. Only this package imports PySpark.
 
     from millrace.pipelines import log, pipeline
 
@@ -12,23 +12,51 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from millrace.pipelines import log
+from millrace.pipelines import old_names
+from millrace.pipelines.decorator import Pipeline, pipeline
 from millrace.pipelines.errors import PipelineError
-from millrace.pipelines.pipeline import Pipeline, pipeline
+from millrace.pipelines.topics import declaration as log
+from millrace.pipelines.topics.declaration import LogTopic
 
 if TYPE_CHECKING:
-    from millrace.pipelines.outputs import current
-    from millrace.pipelines.spark_session import session
-    from millrace.pipelines.views import View
+    from millrace.pipelines.replay.output_pointer import current
+    from millrace.pipelines.run.lifecycle import Run
+    from millrace.pipelines.run.options import RunOptions
+    from millrace.pipelines.spark.session import session
+    from millrace.pipelines.topics import reading
+    from millrace.pipelines.views.view import View
 
-__all__ = ["Pipeline", "PipelineError", "View", "current", "log", "pipeline", "session"]
+__all__ = [
+    "LogTopic",
+    "Pipeline",
+    "PipelineError",
+    "Run",
+    "RunOptions",
+    "View",
+    "current",
+    "log",
+    "pipeline",
+    "reading",
+    "session",
+]
 
-
-# Declaring a pipeline should not take the time that Spark takes to import.
-_LATER = {"View": "views", "current": "outputs", "session": "spark_session"}
+# Imported on first use: declaring a pipeline must not cost the import of PySpark.
+_LAZY = {
+    "Run": ("run.lifecycle", "Run"),
+    "RunOptions": ("run.options", "RunOptions"),
+    "View": ("views.view", "View"),
+    "current": ("replay.output_pointer", "current"),
+    "session": ("spark.session", "session"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name == "reading":
+        return import_module(f"{__name__}.topics.reading")
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    module, attribute = _LAZY[name]
+    return getattr(import_module(f"{__name__}.{module}"), attribute)
+
+
+old_names.install()

@@ -1,11 +1,15 @@
-"""What a user of pipelines may meet: each error is one line that says what is wrong and what to do."""
+"""Errors that users of pipelines see. Each is one line: the problem, then what to do about it."""
 
 from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """A pipeline cannot be loaded, started or continued; the message ends with the remedy."""
+    """A pipeline cannot be loaded, started or resumed. The message ends with the remedy."""
 
 
-class BrokerAway(PipelineError):
-    """The broker does not answer; it may come back."""
+class BrokerUnavailable(PipelineError):
+    """The broker does not answer. A retry may succeed."""
+
+
+# The old name, for one release.
+BrokerAway = BrokerUnavailable

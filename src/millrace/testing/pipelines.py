@@ -19,9 +19,9 @@ from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from millrace.pipelines import workers
+from millrace.pipelines.decorator import ONLY_OUTPUT, Pipeline
 from millrace.pipelines.errors import PipelineError
-from millrace.pipelines.pipeline import ONLY_OUTPUT, Pipeline
+from millrace.pipelines.spark import workers
 from millrace.testing.records import (
     Output,
     Record,
@@ -74,7 +74,7 @@ def spark_session() -> Iterator[SparkSession]:
 
     It is on this machine, unless MILLRACE_MASTER names another master.
     """
-    from millrace.pipelines.spark_session import MASTER_VARIABLE, is_running, session
+    from millrace.pipelines.spark.session import MASTER_VARIABLE, is_running, session
 
     # Tests are over before code that is compiled better would pay.
     quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -98,7 +98,7 @@ def spark_session() -> Iterator[SparkSession]:
 def _quieten(spark: SparkSession) -> None:
     """Let nobody tell of a failed query but the error that the test gets: it says all that they do."""
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
-    from millrace.pipelines.gateway import jvm
+    from millrace.pipelines.spark.gateway import jvm
 
     log4j = jvm(spark).org.apache.logging.log4j
     for logger in FAILURE_LOGGERS:
@@ -131,7 +131,7 @@ def run_pipeline(
     )
     before = {name: end_offsets(bootstrap, topic) for name, topic in pipeline.outputs.items()}
     workers.share_imports(spark)
-    workers.send_whole(pipeline.function.__module__)
+    workers.pickle_by_value(pipeline.function.__module__)
     crashes = _Crashes()
     checkpoints = Path(tempfile.mkdtemp(prefix="millrace-checkpoints-", dir=directory))
     for number, one in enumerate(rounds):
@@ -149,12 +149,11 @@ def run_pipeline(
 def _run(
     pipeline: Pipeline, spark: SparkSession, bootstrap: str, checkpoints: Path, crashes: _Crashes
 ) -> None:
-    from millrace.pipelines.running import Run
+    from millrace.pipelines import Run, RunOptions
 
     __tracebackhide__ = True
-    run = Run(
-        pipeline, spark, bootstrap, checkpoints=checkpoints, available_now=True, around_batches=crashes.around
-    )
+    options = RunOptions(checkpoints=checkpoints, available_now=True, around_batches=crashes.around)
+    run = Run(pipeline, spark, bootstrap, options)
     try:
         run.start()
         run.wait()

@@ -20,7 +20,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from millrace.pipelines.log import LogTopic
+from millrace.pipelines.topics.declaration import LogTopic
 
 SECONDS = 30.0
 # A client's own log stays quiet about everything short of an emergency: errors come as exceptions.

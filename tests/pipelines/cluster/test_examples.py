@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Message, Producer
 
-from millrace.pipelines import topics
+from millrace.pipelines.kafka import topic_admin
+from millrace.pipelines.kafka.records import committed_consumer, read_to_end
 from millrace.testing.apache_kafka import ApacheKafka
 from millrace.testing.standalone_spark import StandaloneSpark
 
@@ -66,7 +67,7 @@ def produce(kafka: ApacheKafka, topic: str, values: Iterable[str]) -> None:
 def test_a_lost_worker_neither_loses_nor_repeats_a_payment(
     cluster: StandaloneSpark, kafka: ApacheKafka, tmp_path: Path
 ) -> None:
-    topics.ensure("payments", kafka.bootstrap, partitions=2)
+    topic_admin.ensure("payments", kafka.bootstrap, partitions=2)
     run = command("payments_once.py", cluster, kafka, tmp_path)
     with running(run, tmp_path / "run.log") as process:
         # Each is reported twice.
@@ -80,7 +81,7 @@ def test_a_lost_worker_neither_loses_nor_repeats_a_payment(
             await_numbers(kafka, "payments-once", range(200, 400), process)
         finally:
             cluster.add_worker()
-    written = Counter(number(message) for message in topics.to_the_end("payments-once", kafka.bootstrap))
+    written = Counter(number(message) for message in read_to_end("payments-once", kafka.bootstrap))
     assert written == Counter(range(400))
 
 
@@ -133,7 +134,7 @@ def await_numbers(
 ) -> None:
     """Read committed records until each of the numbers is among them."""
     missing = set(numbers)
-    consumer = topics.reader(kafka.bootstrap, group="watching")
+    consumer = committed_consumer(kafka.bootstrap, group="watching")
     consumer.subscribe([topic])
     deadline = time.monotonic() + 200
     try:

@@ -1,5 +1,8 @@
 """Errors as the user sees them: one line that says what is wrong and what to do."""
 
+import sys
+from collections.abc import Iterator
+
 import click
 
 from millrace.errors import Error, KafkaError
@@ -10,6 +13,14 @@ REMEDIES = {
     Error.TOPIC_ALREADY_EXISTS: "--if-not-exists accepts that",
     Error.UNKNOWN_TOPIC_OR_PARTITION: "`millrace topics --list` shows the topics",
     Error.UNSUPPORTED_VERSION: "the broker is too old for this; upgrade it",
+}
+
+# Looked up by name: importing the broker takes longer than most commands that fail.
+ERRORS_FOR_USERS = {
+    "millrace.broker": "StartupError",
+    "millrace.client": "InvalidAddress",
+    "millrace.config": "ConfigError",
+    "millrace.pipelines.errors": "PipelineError",
 }
 
 
@@ -30,14 +41,16 @@ def explain(error: Exception) -> str:
             return f"{path}: {error.strerror}"
         case OSError():
             return str(error)
-    from millrace.broker import StartupError
-    from millrace.client import InvalidAddress
-    from millrace.config import ConfigError
-    from millrace.pipelines.errors import PipelineError
-
-    if isinstance(error, (StartupError, ConfigError, InvalidAddress, PipelineError)):
+    if isinstance(error, tuple(_loaded_error_types())):
         return str(error)
     return f"{type(error).__name__}: {error}; MILLRACE_DEBUG=1 shows where it came from"
+
+
+def _loaded_error_types() -> Iterator[type[Exception]]:
+    """The errors whose text is meant for users. Modules that are not loaded have raised none of them."""
+    for module, name in ERRORS_FOR_USERS.items():
+        if module in sys.modules:
+            yield getattr(sys.modules[module], name)
 
 
 def explain_kafka_error(error: KafkaError) -> str:

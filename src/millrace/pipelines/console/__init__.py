@@ -1,0 +1,1 @@
+"""Pipelines on a terminal: foreground runs, status lines, progress bars, explanations."""

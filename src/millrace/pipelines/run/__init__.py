@@ -1,0 +1,1 @@
+"""A running pipeline: its plan, its queries, their supervision and their checkpoints."""

@@ -1,0 +1,1 @@
+"""Spark itself: the session, its JVM, query plans, files and Python workers."""
