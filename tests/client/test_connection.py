@@ -119,6 +119,7 @@ async def test_a_cancelled_request_does_not_disturb_the_next_one(broker: Broker)
 async def test_a_broker_that_does_not_respond_in_time_is_given_up(broker: Broker) -> None:
     broker.on("ListGroups", delay(0.5))
     async with connected(broker, timeout_seconds=0.05) as connection:
+        await connection.send(naming("in-time"), MetadataResponse)
         with pytest.raises(ResponseTimeout, match=f"{broker.bootstrap} did not respond in time"):
             await connection.send(ListGroupsRequest(), ListGroupsResponse)
         assert not connection.is_open

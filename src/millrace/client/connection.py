@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from struct import Struct as Layout
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from millrace import __version__
 from millrace.client.address import Address
@@ -58,14 +58,13 @@ class Connection:
     `Client` opens another one.
     """
 
-    def __init__(self, address: Address, frames: _Frames, client_id: str, timeout_seconds: float) -> None:
+    def __init__(self, address: Address, frames: _Frames, client_id: str) -> None:
         self.address = address
         self.node_id = NO_NODE
         """The broker's id, if the client has chosen the broker by it."""
         self.api_versions: dict[int, tuple[int, int]] = {}
         self._frames = frames
         self._client_id = client_id
-        self._timeout_seconds = timeout_seconds
         self._correlation_ids = itertools.count(1)
 
     @classmethod
@@ -78,8 +77,8 @@ class Connection:
         security: Security = PLAIN,
     ) -> Self:
         """Connect, agree on versions and authenticate. Raises KafkaError, mostly BrokerUnreachable."""
-        frames = await _connect(address, security)
-        connection = cls(address, frames, client_id, timeout_seconds)
+        frames = await _connect(address, security, timeout_seconds)
+        connection = cls(address, frames, client_id)
         try:
             connection.api_versions = await connection._negotiate()
             if security.authenticate is not None:
@@ -144,14 +143,7 @@ class Connection:
     async def _exchange(self, version: int, request: Request) -> memoryview:
         correlation_id = next(self._correlation_ids)
         frame = encode_request(request, version, correlation_id, self._client_id)
-        try:
-            async with asyncio.timeout(self._timeout_seconds):
-                return await self._frames.send(frame, correlation_id)
-        except TimeoutError:
-            # A late response would hold up all others.
-            timeout = ResponseTimeout(f"the broker at {self.address} did not respond in time")
-            self._frames.fail(timeout)
-            raise timeout from None
+        return await self._frames.send(frame, correlation_id)
 
     def _decode(self, version: int, expect: type[R], frame: memoryview) -> R:
         try:
@@ -163,14 +155,25 @@ class Connection:
         return response
 
 
+class _Request(NamedTuple):
+    """A request under way."""
+
+    correlation_id: int
+    response: asyncio.Future[memoryview]
+    deadline: float
+
+
 class _Frames(asyncio.Protocol):
     """Sends request frames and matches the responses, which a broker sends in the order of the requests."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, timeout_seconds: float) -> None:
         self.failure: ConnectionLost | ResponseTimeout | None = None
         self._address = address
+        self._timeout_seconds = timeout_seconds
+        self._loop = asyncio.get_running_loop()
         self._transport: Any = None
-        self._under_way: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
+        self._under_way: deque[_Request] = deque()
+        self._timer: asyncio.TimerHandle | None = None
         self._has_received = False
         # The pieces of an unfinished frame, and how many bytes to wait for before looking at them.
         self._pieces: list[bytes] = []
@@ -180,10 +183,24 @@ class _Frames(asyncio.Protocol):
         """Send a request; the future gets its response without the size."""
         if self.failure is not None:
             raise _copy(self.failure)
-        response: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-        self._under_way.append((correlation_id, response))
+        response: asyncio.Future[memoryview] = self._loop.create_future()
+        deadline = self._loop.time() + self._timeout_seconds
+        self._under_way.append(_Request(correlation_id, response, deadline))
+        if self._timer is None:
+            self._timer = self._loop.call_at(deadline, self._check_deadline)
         self._transport.write(frame)
         return response
+
+    def _check_deadline(self) -> None:
+        """Give the broker up if the oldest request is overdue; its late response would hold up all others."""
+        self._timer = None
+        if not self._under_way:
+            return
+        deadline = self._under_way[0].deadline
+        if self._loop.time() >= deadline:
+            self.fail(ResponseTimeout(f"the broker at {self._address} did not respond in time"))
+        else:
+            self._timer = self._loop.call_at(deadline, self._check_deadline)
 
     def fail(self, failure: ConnectionLost | ResponseTimeout) -> None:
         """Close the connection; whatever is under way fails. Only the first failure counts."""
@@ -191,12 +208,14 @@ class _Frames(asyncio.Protocol):
             return
         self.failure = failure
         self._pieces.clear()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._transport is not None:
             self._transport.abort()
         while self._under_way:
-            _, response = self._under_way.popleft()
-            if not response.done():
-                response.set_exception(_copy(failure))
+            request = self._under_way.popleft()
+            if not request.response.done():
+                request.response.set_exception(_copy(failure))
 
     # Called by the event loop
 
@@ -237,7 +256,7 @@ class _Frames(asyncio.Protocol):
             if end > len(data):
                 self._missing = end - len(data)
                 return data[position:]
-            _, response = self._under_way.popleft()
+            response = self._under_way.popleft().response
             # The caller may have been cancelled.
             if not response.done():
                 response.set_result(view[position + 4 : end])
@@ -249,7 +268,7 @@ class _Frames(asyncio.Protocol):
         return (
             4 <= size <= MAX_RESPONSE_BYTES
             and bool(self._under_way)
-            and correlation_id == self._under_way[0][0]
+            and correlation_id == self._under_way[0].correlation_id
         )
 
 
@@ -258,7 +277,7 @@ def _copy(failure: ConnectionLost | ResponseTimeout) -> Exception:
     return type(failure)(failure.message)
 
 
-async def _connect(address: Address, security: Security) -> _Frames:
+async def _connect(address: Address, security: Security, timeout_seconds: float) -> _Frames:
     loop = asyncio.get_running_loop()
     host, port = address
     failure: OSError | None = None
@@ -267,7 +286,7 @@ async def _connect(address: Address, security: Security) -> _Frames:
             for family, ip in await _resolve(host, port):
                 try:
                     _, frames = await loop.create_connection(
-                        lambda: _Frames(address),
+                        lambda: _Frames(address, timeout_seconds),
                         ip,
                         port,
                         family=family,
