@@ -8,16 +8,18 @@ from contextlib import contextmanager, nullcontext
 import click
 from rich.console import Console
 
-from benchmarks import group_settings, idle_connections, log_size, offset_loading, page, report
 from benchmarks.brokers import BROKERS, MILLRACE, StartBroker, earlier
 from benchmarks.comparison import Comparison
 from benchmarks.figures import Figures
-from benchmarks.group_workloads import GROUP_WORKLOADS
+from benchmarks.loads.groups.settings import BROKER_PROPERTIES
+from benchmarks.loads.groups.workloads import GROUP_WORKLOADS
+from benchmarks.report import page, terminal
+from benchmarks.runs import idle_connections, log_size, offset_loading
 from benchmarks.workloads import WORKLOADS, Suite
 
 SUITES = {
     page.COMPARISON: Suite(WORKLOADS, starts_and_memory=True),
-    page.GROUPS: Suite(GROUP_WORKLOADS, group_settings.BROKER_PROPERTIES),
+    page.GROUPS: Suite(GROUP_WORKLOADS, BROKER_PROPERTIES),
 }
 COMPARED = [name for kind, suite in SUITES.items() for name in (kind, *suite.names)]
 ALONE = [page.LOG_SIZE, page.IDLE_CONNECTIONS, page.LOADING]
@@ -31,12 +33,16 @@ if not console.is_terminal:
 @click.command(context_settings={"show_default": True})
 @click.argument("names", nargs=-1, type=click.Choice([*COMPARED, *ALONE, *ON_SPARK]))
 @click.option("--rounds", default=5, help="Counted rounds of every load; figures are their medians.")
-@click.option("--quick", is_flag=True, help="A tenth of the work: a check that all runs, not a measurement.")
-@click.option("--broker", "brokers", multiple=True, type=click.Choice(list(BROKERS)), help="Only this one.")
+@click.option(
+    "--quick", is_flag=True, help="A tenth of the work: a check that everything runs, not a measurement."
+)
+@click.option(
+    "--broker", "brokers", multiple=True, type=click.Choice(list(BROKERS)), help="Run only this broker."
+)
 @click.option("--baseline", metavar="REVISION", help="Compare with millrace as of this commit instead.")
-@click.option("--gb", default=20.0, help="Size of the big log (log-size), if the disk has the room.")
-@click.option("--connections", default=10_000, help="How many idle connections (idle-connections).")
-@click.option("--commits", default=1_000_000, help="How many offset commits are loaded (offset-loading).")
+@click.option("--gb", default=20.0, help="Size of the big log (log-size), if the disk has enough space.")
+@click.option("--connections", default=10_000, help="Number of idle connections (idle-connections).")
+@click.option("--commits", default=1_000_000, help="Number of offset commits to load (offset-loading).")
 @click.option("--keep/--no-keep", default=None, help="Write docs/benchmarks.md. [default: whole runs]")
 def main(
     *,
@@ -50,7 +56,7 @@ def main(
     commits: int,
     keep: bool | None,
 ) -> None:
-    """Compare millrace with Apache Kafka on this machine; without NAMES, in everything that has a bar."""
+    """Compare millrace with Apache Kafka on this machine; without NAMES, run everything that has a bar."""
     if baseline and (brokers or keep):
         raise click.UsageError("--baseline compares millrace with itself, and its figures are not kept")
     chosen = list(brokers or BROKERS)
@@ -98,7 +104,7 @@ def main(
 
 @contextmanager
 def _starts(brokers: list[str], baseline: str | None) -> Iterator[Mapping[str, StartBroker]]:
-    """What is compared: brokers by their names, or millrace with what it was."""
+    """The brokers to compare: by name, or millrace and an earlier revision of it."""
     with earlier(baseline) if baseline else nullcontext() as start:
         if start is None:
             yield {name: BROKERS[name] for name in brokers}
@@ -109,7 +115,7 @@ def _starts(brokers: list[str], baseline: str | None) -> Iterator[Mapping[str, S
 def _compare(
     kind: str, names: list[str], brokers: Mapping[str, StartBroker], *, rounds: int, quick: bool, keep: bool
 ) -> bool:
-    """Run, print and perhaps store a comparison; returns whether a bar was missed."""
+    """Run, print and optionally store a comparison; returns whether a bar was missed."""
     with _progress() as announce:
         comparison = Comparison(SUITES[kind], names, brokers, rounds=rounds, quick=quick, announce=announce)
         figures = comparison.run()
@@ -117,8 +123,8 @@ def _compare(
 
 
 def _show(kind: str, figures: Figures, *, keep: bool) -> bool:
-    """Print and perhaps store figures; returns whether a bar was missed."""
-    report.show(console, figures)
+    """Print and optionally store figures; returns whether a bar was missed."""
+    terminal.show(console, figures)
     if keep:
         page.keep(kind, _command(), figures.raw())
     return any(row.verdict == "FAIL" for row in figures.rows())
@@ -129,7 +135,7 @@ def _columns(
 ) -> None:
     with _progress() as announce:
         figures = run(announce)
-    report.show_columns(console, figures)
+    terminal.show_columns(console, figures)
     if keep:
         page.keep(kind, _command(), figures)
 

@@ -1,4 +1,4 @@
-"""The brokers under test, each in its own process and started the way its users start it."""
+"""The brokers under test, each in its own process, started like users start it."""
 
 import compileall
 import io
@@ -18,7 +18,7 @@ from millrace.testing.apache_kafka import ApacheKafka, answers_api_versions
 
 
 class RunningBroker(Protocol):
-    """What the benchmarks need to know of a broker."""
+    """The parts of a broker that benchmarks use."""
 
     ready_seconds: float
 
@@ -30,7 +30,7 @@ class RunningBroker(Protocol):
 
 
 class Millrace(BrokerProcess):
-    """A millrace broker with its own port and directory, its start clocked as Apache Kafka's is."""
+    """A millrace broker with its own port and directory; its start is timed like Apache Kafka's."""
 
     ready_seconds = 0.0
 
@@ -51,7 +51,7 @@ class Millrace(BrokerProcess):
 
 @contextmanager
 def _importing_from(source: Path | None) -> Iterator[None]:
-    """Let the processes that are started meanwhile use a copy of the source."""
+    """Let processes that start within the block import from this source tree."""
     before = os.environ.get("PYTHONPATH")
     if source is not None:
         os.environ["PYTHONPATH"] = str(source)
@@ -65,14 +65,14 @@ def _importing_from(source: Path | None) -> Iterator[None]:
 
 
 def apache_kafka(properties: Mapping[str, str]) -> ApacheKafka:
-    # Paused while the other one is measured, it would otherwise find its own heartbeats missing, and it would
-    # remove the files of deleted topics a minute later, while something else is measured.
+    # A paused broker would miss its own heartbeats, and would remove the files of deleted topics a minute
+    # later, during another measurement.
     own = {"broker.session.timeout.ms": "3600000", "log.segment.delete.delay.ms": "500"}
     return ApacheKafka({**own, **properties})
 
 
 StartBroker = Callable[[Mapping[str, str]], AbstractContextManager[RunningBroker]]
-"""Takes what is not left at its default."""
+"""Starts a broker with these properties."""
 
 MILLRACE, APACHE_KAFKA = "millrace", "Apache Kafka"
 
@@ -81,7 +81,7 @@ BROKERS: dict[str, StartBroker] = {MILLRACE: Millrace, APACHE_KAFKA: apache_kafk
 
 @contextmanager
 def earlier(revision: str) -> Iterator[StartBroker]:
-    """millrace as it was at a revision of this repository."""
+    """Start millrace as of a revision of this repository."""
     command = ["git", "archive", "--format=zip", revision, "src"]
     packed = subprocess.run(command, check=False, cwd=Path(__file__).parent.parent, capture_output=True)
     if packed.returncode:

@@ -1,4 +1,4 @@
-"""Both brokers in one run: same loads, alternating rounds, one of them under load at a time."""
+"""Both brokers in one run: the same loads in alternating rounds, one broker under load at a time."""
 
 import json
 import os
@@ -10,13 +10,13 @@ from contextlib import ExitStack, contextmanager
 
 from benchmarks.brokers import APACHE_KAFKA, MILLRACE, StartBroker
 from benchmarks.figures import Figures
-from benchmarks.memory import full_page_cache
+from benchmarks.machine.memory import full_page_cache
+from benchmarks.machine.usage import resident_bytes
 from benchmarks.target import Target
-from benchmarks.usage import resident_bytes
 from benchmarks.workloads import MEMORY_BARS, READY, READY_BARS, Suite, Workload
 
 IDLE_SECONDS = 3
-# The JVM is still compiling during the first.
+# The JVM still compiles during the first rounds.
 WARM_UP_ROUNDS = 2
 
 Announce = Callable[[str], None]
@@ -76,11 +76,11 @@ class Comparison:
                 self._fill(target, topic, workload)
         for number in range(1 - WARM_UP_ROUNDS, self._rounds + 1):
             label = f"round {number} of {self._rounds}" if number > 0 else "warming up"
-            # Neither broker always goes first: what a load leaves in the machine's caches helps the next one.
+            # The order alternates: what a load leaves in the machine's caches helps the next broker.
             for name, target in sorted(targets.items(), reverse=bool(number % 2)):
                 self._announce(f"{name}: {workload.name}, {label}")
                 if workload.takes_pages:
-                    # Some machines drop pages that nobody reads for a minute.
+                    # Some machines drop pages that were not read for a minute.
                     fill_up()
                 with ExitStack() as others:
                     for other in targets.values():
@@ -96,11 +96,11 @@ class Comparison:
 
     def _fill(self, target: Target, topic: str, workload: Workload) -> None:
         target.create_topic(topic, workload.partitions)
-        # Both brokers hold the same then, and every fetch finds as much.
+        # Both brokers hold the same records, so that fetches return the same amounts.
         run_load("fill", target, {"topic": topic, **workload.sized(quick=self._quick)})
 
     def _round(self, target: Target, topic: str, workload: Workload) -> dict[str, float]:
-        # What earlier rounds left to write would otherwise be written during this one.
+        # Dirty pages of earlier rounds would otherwise be written during this one.
         os.sync()
         if not workload.prefilled:
             target.create_topic(topic, workload.partitions)

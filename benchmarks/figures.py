@@ -1,4 +1,4 @@
-"""Figures of two brokers, gathered round by round and compared by their medians."""
+"""Figures of two brokers, collected in rounds and compared by their medians."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Row:
     peer: float | None
     bar: Bar | None
     noisy: bool = False
-    """Whether the middle halves of both brokers' rounds overlap, so that the ratio may be chance."""
+    """Whether the middle halves of both brokers' rounds overlap: the ratio may be chance."""
 
     @property
     def ratio(self) -> float | None:
@@ -48,19 +48,19 @@ class Figures:
         self._rounds[metric, unit][broker].append(value)
 
     def rows(self) -> list[Row]:
-        """One row per metric and unit, the units of a metric together."""
+        """One row for each metric and unit, grouped by metric."""
         first_seen = {metric: number for number, (metric, _) in reversed(list(enumerate(self._bars)))}
         rows = []
         for metric, unit in sorted(self._bars, key=lambda key: first_seen[key[0]]):
             rounds = self._rounds[metric, unit]
-            # The bars are set by Apache Kafka.
+            # Bars are relative to Apache Kafka.
             bar = self._bars[metric, unit] if self.peer == APACHE_KAFKA else None
             medians = _median(rounds, MILLRACE), _median(rounds, self.peer)
             rows.append(Row(metric, unit, *medians, bar, _overlap(rounds, MILLRACE, self.peer)))
         return rows
 
     def raw(self) -> list[dict[str, object]]:
-        """All rounds, for keeping."""
+        """All rounds, as they are stored."""
         return [
             {
                 "metric": row.metric,
@@ -82,7 +82,7 @@ def _median(rounds: Rounds, broker: str) -> float | None:
 
 
 def _overlap(rounds: Rounds, *brokers: str) -> bool:
-    """Whether a quartile of one lies within the quartiles of the other."""
+    """Whether the ranges between the quartiles overlap."""
     lows, highs = [], []
     for broker in brokers:
         values = rounds.get(broker, [])

@@ -1,10 +1,10 @@
-"""How long the broker's own code takes for a request, with the processor's caches warm and with them cold.
+"""Time of the broker's own code for a request, with warm and with cold processor caches.
 
-Run as `python -m benchmarks.handling [SOURCE]`: microseconds from a request's bytes to those of its answer,
-without the network, for the broker of this checkout or of another one's `src`. Between two requests in bulk
-megabytes pass through the caches, and what Python needs has to be fetched again: for these the cold figures
-count. On a quiet machine they vary less than a load's do, so that small changes show; where others use the
-memory, twice as long is nothing unusual.
+Run as `python -m benchmarks.handling [SOURCE]`: microseconds from a request's bytes to its response's bytes,
+without the network, for the broker of this checkout or of another checkout's `src`. Between two bulk
+requests, megabytes pass through the caches, and Python's code and data have to be fetched again: for bulk
+requests, the cold figures count. On a quiet machine, figures vary less than those of a load, so that small
+changes show. If other processes use the memory, twice the time is common.
 """
 
 import gc
@@ -20,12 +20,12 @@ BATCHES = 60
 BATCH_RECORDS = 950
 RECORD_BYTES = 1000
 REQUESTS = 300
-# More than the processor keeps for itself, twice.
+# Twice the size of a core's own caches.
 STREAMED_BYTES = 12 << 20
 
 
 async def _measure() -> None:
-    # Not before it is known whose broker is meant.
+    # After main() has chosen the source tree.
     from millrace.broker import Broker
     from millrace.config import BrokerConfig
 
@@ -70,7 +70,7 @@ def _median(
 
 
 def _produce(topic: str, partition: int, records: int) -> memoryview:
-    """The version that librdkafka speaks."""
+    """A Produce request in librdkafka's version."""
     from millrace.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
     from millrace.wire.records import Record, build_batch
 
@@ -82,14 +82,14 @@ def _produce(topic: str, partition: int, records: int) -> memoryview:
 
 
 def _fetch(topic_id: bytes, offset: int) -> memoryview:
-    """The version that librdkafka speaks, with its default limits."""
+    """A Fetch request in librdkafka's version, with its default limits."""
     from millrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
-    asked = [
+    wanted = [
         FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
         for index in range(PARTITIONS)
     ]
-    topics = [FetchTopic(topic_id=topic_id, partitions=asked)]
+    topics = [FetchTopic(topic_id=topic_id, partitions=wanted)]
     return _frame(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=50 << 20, topics=topics), 16)
 
 

@@ -1,4 +1,4 @@
-"""The broker that a load process is aimed at."""
+"""The broker that a load runs against."""
 
 import time
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.usage import cpu_seconds, family
+from benchmarks.machine.usage import cpu_seconds, family
 
 
 @dataclass(slots=True)
 class Spent:
-    """What the measured stretches of a load cost."""
+    """Time and CPU time of the measured parts of a load."""
 
     seconds: float = 0.0
     broker_cpu_seconds: float = 0.0
@@ -23,14 +23,14 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a broker listens, and which process it is."""
+    """A broker's address and process id."""
 
     bootstrap: str
     pid: int
 
     @contextmanager
     def measured(self, spent: Spent | None = None) -> Iterator[Spent]:
-        """Clock the enclosed work and the broker's CPU time during it, adding to what was `spent` before."""
+        """Measure the time of a block and the broker's CPU time during it, and add both to `spent`."""
         spent = spent or Spent()
         cpu, started = cpu_seconds(self.pid), time.perf_counter()
         yield spent
@@ -39,7 +39,7 @@ class Target:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Keep the broker from running while another one is measured: an idle JVM takes CPU time too."""
+        """Stop the broker's processes during another broker's measurement: an idle JVM uses CPU time too."""
         processes = family(self.pid)
         for process in processes:
             process.suspend()
@@ -52,11 +52,11 @@ class Target:
     def create_topic(self, topic: str, partitions: int) -> None:
         admin = self._admin()
         admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
-        # Apache Kafka's controller says so before its broker knows, and may lead the partitions.
+        # Apache Kafka's controller reports a topic as created before the broker leads its partitions.
         deadline = time.monotonic() + 30
         while not self._leads(topic):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{topic} was created and is not there")
+                raise TimeoutError(f"{topic} was created and did not appear")
 
     def _leads(self, topic: str) -> bool:
         try:
@@ -65,7 +65,7 @@ class Target:
             return False
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic, and wait until its files are gone: removing them is not what is measured next."""
+        """Delete a topic, and wait until its files are removed, so that this is not measured next."""
         files = [Path(file.path) for process in family(self.pid) for file in process.open_files()]
         log_dirs = {file.parents[1] for file in files if file.parent.name.startswith(f"{topic}-")}
         admin = self._admin()
@@ -91,7 +91,7 @@ class Target:
         return list(admin.list_topics(topic, timeout=30).topics[topic].partitions)
 
     def record_count(self, topic: str) -> int:
-        """Records in a topic, by its partitions' offsets."""
+        """The number of records in a topic, from its partitions' offsets."""
         consumer = self.consumer()
         count = 0
         for partition in self.partitions(topic):
@@ -101,5 +101,5 @@ class Target:
         return count
 
     def _admin(self) -> AdminClient:
-        # Errors come back as exceptions; librdkafka's own notes would only break the progress display.
+        # Errors are raised as exceptions; librdkafka's own messages would break the progress display.
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})

@@ -1,4 +1,4 @@
-"""Every comparison: its load, its size, and the bar each figure is held to."""
+"""The workloads of the comparison: load, size, and the bar of each figure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What millrace's figure divided by Apache Kafka's must be."""
+    """The required ratio of millrace's figure to Apache Kafka's."""
 
     ratio: float
     higher_is_better: bool
@@ -28,22 +28,22 @@ def at_most(ratio: float) -> Bar:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One load and the figures it yields; a figure without a bar is there for information."""
+    """A load and its figures; a figure without a bar is for information."""
 
     name: str
     title: str
     load: str
     parameters: Mapping[str, object]
     scaled: str
-    """The parameter that says how much work is done; a quick run does a tenth."""
+    """The parameter for the amount of work; a quick run does a tenth."""
     partitions: int
     bars: Mapping[str, Bar | None]
     prefilled: bool = False
-    """The load reads what was written before the first round."""
+    """Whether the topic is filled before the first round."""
 
     @property
     def takes_pages(self) -> bool:
-        """Whether it takes so many pages that where they come from matters."""
+        """Whether it uses so many pages that their origin matters."""
         return self.load == "produce"
 
     def sized(self, *, quick: bool) -> dict[str, object]:
@@ -147,13 +147,13 @@ MEMORY_BARS = {"idle, MB": at_most(0.1), "after the load, MB": at_most(0.1)}
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Workloads that are run one after the other on the same two brokers, and shown in one table."""
+    """Workloads that run one after the other on the same two brokers, and share a table."""
 
     workloads: tuple[Workload, ...]
     properties: Mapping[str, str] = field(default_factory=dict)
-    """What both brokers are told beyond their defaults."""
+    """Properties of both brokers, besides their defaults."""
     starts_and_memory: bool = False
-    """Whether the brokers' start and memory are compared too."""
+    """Whether start and memory are compared too."""
 
     @property
     def names(self) -> list[str]:

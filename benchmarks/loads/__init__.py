@@ -2,19 +2,13 @@
 
 from collections.abc import Callable
 
-from benchmarks.loads import (
+from benchmarks.loads import acknowledgement, consume, end_to_end, idle, one_message, produce, seek
+from benchmarks.loads.groups import (
     commits,
-    consume,
-    end_to_end,
     first_record,
-    idle,
     many_groups,
     membership,
     offsets,
-    one_message,
-    one_record,
-    produce,
-    seek,
     takeover,
     transactions,
 )
@@ -23,7 +17,7 @@ from benchmarks.target import Target
 Load = Callable[..., dict[str, float]]
 
 LOADS: dict[str, Load] = {
-    "ack-latency": one_record.acknowledgement_latency,
+    "ack-latency": acknowledgement.latency,
     "classic-members": membership.classic,
     "commit-latency": commits.latency,
     "commit-offsets": offsets.committed,

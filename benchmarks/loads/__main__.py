@@ -1,10 +1,10 @@
-"""Run the load named by the first argument, as the JSON in the second says, and print its figures."""
+"""Run the load named by the first argument with the JSON parameters of the second, and print its figures."""
 
 import json
 import sys
 
-from benchmarks import memory
 from benchmarks.loads import LOADS
+from benchmarks.machine import memory
 from benchmarks.target import Target
 
 

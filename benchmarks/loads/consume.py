@@ -1,14 +1,14 @@
-"""Consume throughput: a whole topic is read from its beginning, by assignment."""
+"""Consume throughput: reads a whole topic from its beginning, by assignment."""
 
 import time
 
 from confluent_kafka import TopicPartition
 
-from benchmarks import memory
-from benchmarks.librdkafka import CountingConsumer
+from benchmarks.loads.clients.librdkafka import CountingConsumer
+from benchmarks.machine import memory
 from benchmarks.target import Target
 
-# What librdkafka holds for the application at most, by default.
+# librdkafka's default limit of bytes that wait for the application.
 QUEUE_BYTES = 64 * 1024 * 1024
 PATIENCE_SECONDS = 120
 

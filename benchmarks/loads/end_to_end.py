@@ -1,10 +1,10 @@
-"""End-to-end latency: from produce() until a consumer that waits for it holds the record."""
+"""End-to-end latency: from produce() until a waiting consumer has the record."""
 
 import time
 
 from confluent_kafka import Producer, TopicPartition
 
-from benchmarks.latency import measure_latency
+from benchmarks.loads.latency import measure_latency
 from benchmarks.target import Target
 
 

@@ -1,16 +1,16 @@
-"""Ten thousand clients that are connected and silent, as seen from the clients' side."""
+"""Many clients that are connected and idle."""
 
 import time
 
-from benchmarks import raw
-from benchmarks.loads.one_record import acknowledgement_latency
+from benchmarks.loads import acknowledgement
+from benchmarks.loads.clients import raw
+from benchmarks.machine.usage import cpu_seconds, resident_bytes
 from benchmarks.target import Target
-from benchmarks.usage import cpu_seconds, resident_bytes
 
 
 def connections(target: Target, *, topic: str, count: int, seconds: float, samples: int) -> dict[str, float]:
-    """Hold `count` idle connections open and see what they cost the broker and a producer beside them."""
-    alone = acknowledgement_latency(target, topic=topic, samples=samples, record_bytes=100)
+    """Hold `count` idle connections open, and measure their cost for the broker and for a producer."""
+    alone = acknowledgement.latency(target, topic=topic, samples=samples, record_bytes=100)
     memory_before, idle_before = resident_bytes(target.pid), _idle_cpu(target.pid, seconds)
     held = []
     for _ in range(count):
@@ -20,7 +20,7 @@ def connections(target: Target, *, topic: str, count: int, seconds: float, sampl
         held.append(connection)
     time.sleep(1)
     memory_after, idle_after = resident_bytes(target.pid), _idle_cpu(target.pid, seconds)
-    beside = acknowledgement_latency(target, topic=topic, samples=samples, record_bytes=100)
+    beside = acknowledgement.latency(target, topic=topic, samples=samples, record_bytes=100)
     for connection in held:
         connection.close()
     return {

@@ -1,13 +1,13 @@
-"""Requests per second when every request carries one record.
+"""Rate of produce requests with one record each.
 
-A client library would spend more on such a request than either broker does, so the requests are made
-beforehand and pipelined.
+A client library would spend more on such a request than either broker, so the requests are prepared frames,
+sent in a pipeline.
 """
 
 from itertools import repeat
 
-from benchmarks import pipeline, raw
-from benchmarks.pipeline import BLOCK, Pipeline
+from benchmarks.loads.clients import pipelining, raw
+from benchmarks.loads.clients.pipelining import BLOCK, Pipeline
 from benchmarks.target import Target
 
 
@@ -19,11 +19,11 @@ def pipelined(
     value = b"x" * record_bytes
     pipelines = [_open(target, topic, number % partitions, value, blocks) for number in range(connections)]
     with target.measured() as spent:
-        pipeline.run(pipelines)
-    answered = connections * blocks * BLOCK
+        pipelining.run(pipelines)
+    done = connections * blocks * BLOCK
     return {
-        "requests/s": answered / spent.seconds,
-        "broker CPU µs/request": spent.broker_cpu_seconds / answered * 1e6,
+        "requests/s": done / spent.seconds,
+        "broker CPU µs/request": spent.broker_cpu_seconds / done * 1e6,
     }
 
 
@@ -31,12 +31,12 @@ def _open(target: Target, topic: str, partition: int, value: bytes, blocks: int)
     connection = raw.connect(target.bootstrap)
     frame = raw.produce_frame(topic, partition, [value])
     connection.sendall(frame)
-    answer = raw.read_frame(connection)
+    response = raw.read_frame(connection)
     return Pipeline(
         connection,
         blocks=repeat(frame * BLOCK, blocks),
-        requests_to_answer=blocks * BLOCK,
-        answer_bytes=4 + len(answer),
-        # Length prefix, correlation id, topic count, topic name, partition count, partition: then the error.
+        requests_left=blocks * BLOCK,
+        response_bytes=4 + len(response),
+        # After length prefix, correlation id, topic count, topic name, partition count and partition.
         error_position=4 + 4 + 4 + 2 + len(topic.encode()) + 4 + 4,
     )

@@ -1,13 +1,13 @@
-"""Produce throughput: librdkafka fills its batches and sends as fast as answers allow."""
+"""Produce throughput: librdkafka fills its batches and sends as fast as responses allow."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from benchmarks import memory
-from benchmarks.librdkafka import BatchProducer, Settings
+from benchmarks.loads.clients.librdkafka import BatchProducer, Settings
+from benchmarks.machine import memory
 from benchmarks.target import Spent, Target
 
-# Enough queue for the sender never to run dry, and batches up to Kafka's default message limit.
+# A queue that is never empty, and batches up to Kafka's default message limit.
 BATCH_RECORDS = 100_000
 SETTINGS: Settings = {
     "linger.ms": 5,
@@ -16,7 +16,7 @@ SETTINGS: Settings = {
     "queue.buffering.max.messages": 1_000_000,
     "queue.buffering.max.kbytes": 1_048_576,
 }
-# Sent in one go, so quickly that the memory touched before is still there.
+# Sent at once, while the memory that was touched before is still mapped.
 BURST_BYTES = 100_000_000
 
 
@@ -33,7 +33,7 @@ def throughput(
     settings: Settings = {"acks": acks, "enable.idempotence": str(idempotent).lower()}
     producer = _producer(target, topic, record_bytes, settings)
     per_burst = BURST_BYTES // record_bytes
-    # The sender has the memory that it needs from then on.
+    # From here on, the sender has all the memory it needs.
     producer.send(min(per_burst, records))
     spent = Spent()
     with _arrival(target, topic, records):
@@ -53,7 +53,7 @@ def throughput(
 def filled(
     target: Target, *, topic: str, records: int, record_bytes: int, batch_records: int = BATCH_RECORDS
 ) -> dict[str, float]:
-    """Send `records` records that are to be read later, as many to each partition as to the others."""
+    """Fill a topic with `records` records, spread evenly over its partitions."""
     settings: Settings = {"batch.num.messages": batch_records}
     producer = _producer(target, topic, record_bytes, settings, target.partitions(topic))
     with _arrival(target, topic, records):
@@ -71,7 +71,7 @@ def _producer(
 
 @contextmanager
 def _arrival(target: Target, topic: str, records: int) -> Iterator[None]:
-    """See to it that the enclosed work adds so many records to a topic."""
+    """Check that the block adds this many records to a topic."""
     before = target.record_count(topic)
     yield
     arrived = target.record_count(topic) - before

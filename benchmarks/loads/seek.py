@@ -1,27 +1,27 @@
-"""Cost of a fetch at any offset of a log, read through a raw connection."""
+"""Cost of a fetch at any offset of a log, over a raw connection."""
 
 import random
 import socket
 import struct
 import time
 
-from benchmarks import raw
-from benchmarks.percentiles import percentile
+from benchmarks.loads.clients import raw
+from benchmarks.loads.latency import percentile
 from benchmarks.target import Target
 
 SEED = 1
 
 
 def fetch_cost(
-    target: Target, *, topic: str, offsets: int, places: int, fetches: int, max_bytes: int
+    target: Target, *, topic: str, offsets: int, positions: int, fetches: int, max_bytes: int
 ) -> dict[str, float]:
-    """Fetch from random offsets below `offsets`, twice the same: the first pass brings them into memory.
+    """Fetch from random offsets below `offsets`, in two passes: the first one loads them into memory.
 
-    There are so many `places` of them, in every log, that the processor's caches hold as much of each.
+    The number of different offsets, `positions`, is the same for every log, and so is the use of caches.
     """
     chosen = random.Random(SEED)
-    asked = [raw.fetch_frame(topic, 0, chosen.randrange(offsets), max_bytes) for _ in range(places)]
-    frames = chosen.choices(asked, k=fetches)
+    distinct = [raw.fetch_frame(topic, 0, chosen.randrange(offsets), max_bytes) for _ in range(positions)]
+    frames = chosen.choices(distinct, k=fetches)
     with raw.connect(target.bootstrap) as connection:
         for frame in frames:
             _fetch(connection, frame)
@@ -40,9 +40,9 @@ def fetch_cost(
 
 def _fetch(connection: socket.socket, frame: bytes) -> None:
     connection.sendall(frame)
-    answer = raw.read_frame(connection)
-    # Correlation id, throttle time, topic count, topic name, partition count, partition: then the error.
-    (name_bytes,) = struct.unpack_from(">h", answer, 12)
-    (error,) = struct.unpack_from(">h", answer, 14 + name_bytes + 8)
+    response = raw.read_frame(connection)
+    # After correlation id, throttle time, topic count, topic name, partition count and partition.
+    (name_bytes,) = struct.unpack_from(">h", response, 12)
+    (error,) = struct.unpack_from(">h", response, 14 + name_bytes + 8)
     if error:
-        raise RuntimeError(f"the fetch was answered with error {error}")
+        raise RuntimeError(f"the fetch failed with error {error}")

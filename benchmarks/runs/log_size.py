@@ -1,4 +1,4 @@
-"""Append and fetch cost as the log grows: a small log and a big one, side by side."""
+"""Cost of appends and fetches with a small log and with a big one."""
 
 import shutil
 import tempfile
@@ -14,20 +14,20 @@ SMALL_LOG_BYTES = 10_000_000
 KEPT_FREE_BYTES = 10_000_000_000
 BATCH_RECORDS = 16
 APPENDS, SAMPLES, FETCHES = 100_000, 10_000, 20_000
-# As many as the small log has batches.
-PLACES = SMALL_LOG_BYTES // (RECORD_BYTES * BATCH_RECORDS)
+# The number of batches in the small log.
+POSITIONS = SMALL_LOG_BYTES // (RECORD_BYTES * BATCH_RECORDS)
 
 SizedFigures = dict[str, dict[str, float]]
 
 
 def affordable_bytes(wanted_gigabytes: float) -> int:
-    """The wanted size, or as much as leaves the disk room to breathe."""
+    """The wanted size, or the largest that leaves enough disk space."""
     free = shutil.disk_usage(tempfile.gettempdir()).free
     return max(SMALL_LOG_BYTES * 10, min(int(wanted_gigabytes * 1e9), free - KEPT_FREE_BYTES))
 
 
 def run(gigabytes: float, announce: Callable[[str], None]) -> SizedFigures:
-    """Figures of the same operations at 10 MB and at `gigabytes` of log, by size."""
+    """Figures of the same operations with 10 MB and with `gigabytes` of log, by size."""
     big = affordable_bytes(gigabytes)
     figures: SizedFigures = {}
     with Millrace({}) as broker:
@@ -45,12 +45,12 @@ def run(gigabytes: float, announce: Callable[[str], None]) -> SizedFigures:
 
 def _measure(target: Target, topic: str, size: int) -> dict[str, float]:
     filled = size // RECORD_BYTES
-    missing = filled - target.record_count(topic)
+    missing = max(0, filled - target.record_count(topic))
     fill = {"records": missing, "record_bytes": RECORD_BYTES, "batch_records": BATCH_RECORDS}
     run_load("fill", target, {"topic": topic, **fill})
     fetches = {
         "offsets": filled,
-        "places": PLACES,
+        "positions": POSITIONS,
         "fetches": FETCHES,
         "max_bytes": BATCH_RECORDS * RECORD_BYTES,
     }

@@ -1,4 +1,4 @@
-"""Transactions through librdkafka: begin, produce, commit, and the next."""
+"""Transactions through librdkafka, one after the other."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,11 +14,11 @@ TIMEOUT_SECONDS = 30.0
 def throughput(
     target: Target, *, topic: str, transactions: int, records: int, producers: int
 ) -> dict[str, float]:
-    """Commit `transactions` transactions of `records` records each, shared among producers in parallel."""
+    """Commit `transactions` transactions of `records` records each, by several producers in parallel."""
     each = transactions // producers
     started = [_start(target, f"benchmark-{number}") for number in range(producers)]
     with ThreadPoolExecutor(producers) as threads:
-        # A list, so that what fails in a thread fails here.
+        # list() raises the failures of threads.
         list(threads.map(lambda producer: _commit(producer, topic, records, WARM_UP), started))
         with target.measured() as spent:
             list(threads.map(lambda producer: _commit(producer, topic, records, each), started))

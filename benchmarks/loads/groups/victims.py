@@ -1,14 +1,14 @@
-"""Members that are there to die: run as `python -m benchmarks.victims BOOTSTRAP TOPIC PROTOCOL GROUP...`.
+"""Members to be killed, one in each group. Run as `python -m benchmarks.loads.groups.victims`.
 
-Has one member in each group, says so with a line on standard output once each has partitions, and reads on
-until killed.
+Arguments: BOOTSTRAP TOPIC PROTOCOL GROUP... Prints a line once every member has partitions, and reads until
+it is killed.
 """
 
 import sys
 
 from confluent_kafka import Consumer
 
-from benchmarks.group_settings import consumer_settings
+from benchmarks.loads.groups.settings import consumer_settings
 
 POLL_SECONDS = 0.01
 

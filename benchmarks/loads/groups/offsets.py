@@ -1,14 +1,14 @@
-"""Offset commits spread over many groups and partitions, to have a log of them."""
+"""Offset commits of many groups and partitions, which fill a log."""
 
 from collections.abc import Iterator
 
 import uvloop
 
-from benchmarks import pipeline, raw
-from benchmarks.loads.commits import commit_pipeline
-from benchmarks.pipeline import BLOCK
+from benchmarks.loads.clients import pipelining, raw
+from benchmarks.loads.clients.pipelining import BLOCK
+from benchmarks.loads.groups.commits import commit_pipeline
+from benchmarks.loads.groups.coordinators import await_coordinators, connect
 from benchmarks.target import Target
-from benchmarks.wire_client import WireClient, await_coordinators
 
 NO_MEMBER, NO_GENERATION = "", -1
 
@@ -20,7 +20,7 @@ def group_name(number: int) -> str:
 def committed(
     target: Target, *, topic: str, commits: int, groups: int, partitions: int, connections: int
 ) -> dict[str, float]:
-    """Commit round and round the groups and, for each group, the partitions."""
+    """Commit for one group after the other and, for each group, one partition after the other."""
     blocks = commits // (connections * BLOCK)
 
     def frames(connection: int) -> Iterator[bytes]:
@@ -41,11 +41,11 @@ def committed(
         commit_pipeline(target, first, frames(number), blocks * BLOCK) for number in range(connections)
     ]
     with target.measured() as spent:
-        pipeline.run(pipelines)
+        pipelining.run(pipelines)
     return {"commits/s": connections * blocks * BLOCK / spent.seconds}
 
 
 async def _prepare(target: Target, groups: int) -> None:
-    client = await WireClient.connect(target.bootstrap)
-    await await_coordinators(client, map(group_name, range(groups)))
-    client.close()
+    connection = await connect(target.bootstrap)
+    await await_coordinators(connection, map(group_name, range(groups)))
+    connection.close()

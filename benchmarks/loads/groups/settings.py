@@ -1,11 +1,11 @@
-"""What both brokers and all members are told about time, so that only the rest differs."""
+"""Timeouts of both brokers and all members, so that only the rest differs."""
 
 import uuid
 
 SESSION_TIMEOUT_MS = 6000
 HEARTBEAT_MS = 500
 
-# Members of classic groups bring their own timeouts; those of consumer groups are told the broker's.
+# Members of classic groups have their own timeouts; members of consumer groups use the broker's.
 BROKER_PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.min.session.timeout.ms": str(SESSION_TIMEOUT_MS),
@@ -32,5 +32,5 @@ def consumer_settings(bootstrap: str, group: str, protocol: str) -> Settings:
 
 
 def new_group() -> str:
-    """A group id that nobody has used before."""
+    """A new group id."""
     return f"benchmark-{uuid.uuid4()}"

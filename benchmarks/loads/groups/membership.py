@@ -1,4 +1,4 @@
-"""Very many members in one group: how long until each has its partitions."""
+"""Many members in one group: time until each has its partitions."""
 
 import asyncio
 from collections import Counter
@@ -6,30 +6,31 @@ from collections.abc import Coroutine, Sequence
 
 import uvloop
 
-from benchmarks import classic_member
-from benchmarks.classic_member import ClassicMember
-from benchmarks.consumer_member import ConsumerMember
-from benchmarks.group_settings import HEARTBEAT_MS, new_group
+from benchmarks.loads.groups import classic_member
+from benchmarks.loads.groups.classic_member import ClassicMember
+from benchmarks.loads.groups.consumer_member import ConsumerMember
+from benchmarks.loads.groups.coordinators import await_coordinators, connect
+from benchmarks.loads.groups.settings import HEARTBEAT_MS, new_group
 from benchmarks.target import Target
-from benchmarks.wire_client import WireClient, await_coordinators
+from millrace.client import Connection
 
 PATIENCE_SECONDS = 120
 
 
 def classic(target: Target, *, topic: str, members: int) -> dict[str, float]:
-    """Members of a classic group, until all have their assignment in one generation."""
+    """Join a classic group, until all members have their assignment in one generation."""
     return uvloop.run(_classic(target, topic, members))
 
 
 def consumer(target: Target, *, topic: str, members: int) -> dict[str, float]:
-    """Members of a consumer group, until each has its share of the partitions."""
+    """Join a consumer group, until each member has its share of the partitions."""
     return uvloop.run(_consumer(target, topic, members))
 
 
 async def _classic(target: Target, topic: str, count: int) -> dict[str, float]:
     group = new_group()
-    clients = await _connect(target, group, count)
-    members = [ClassicMember(client, group, topic) for client in clients]
+    connections = await _connect(target, group, count)
+    members = [ClassicMember(connection, group, topic) for connection in connections]
     synced: Counter[int] = Counter()
     balanced = asyncio.Event()
 
@@ -45,16 +46,16 @@ async def _classic(target: Target, topic: str, count: int) -> dict[str, float]:
 
     with target.measured() as spent:
         await _until(balanced, [live(member) for member in members])
-    _close(clients)
-    last = await WireClient.connect(target.bootstrap)
+    _close(connections)
+    last = await connect(target.bootstrap)
     await classic_member.leave(last, group, [member.member_id for member in members])
     return {"seconds": spent.seconds, "broker CPU s": spent.broker_cpu_seconds}
 
 
 async def _consumer(target: Target, topic: str, count: int) -> dict[str, float]:
     group = new_group()
-    clients = await _connect(target, group, count)
-    members = [ConsumerMember(client, group, topic) for client in clients]
+    connections = await _connect(target, group, count)
+    members = [ConsumerMember(connection, group, topic) for connection in connections]
     share = len(target.partitions(topic)) // count
     served: set[str] = set()
     balanced = asyncio.Event()
@@ -73,17 +74,17 @@ async def _consumer(target: Target, topic: str, count: int) -> dict[str, float]:
 
     with target.measured() as spent:
         await _until(balanced, [live(member) for member in members])
-    _close(clients)
-    last = await WireClient.connect(target.bootstrap)
+    _close(connections)
+    last = await connect(target.bootstrap)
     for member in members:
         await member.leave(last)
     return {"seconds": spent.seconds, "broker CPU s": spent.broker_cpu_seconds}
 
 
-async def _connect(target: Target, group: str, count: int) -> list[WireClient]:
-    clients = [await WireClient.connect(target.bootstrap) for _ in range(count)]
-    await await_coordinators(clients[0], [group])
-    return clients
+async def _connect(target: Target, group: str, count: int) -> list[Connection]:
+    connections = [await connect(target.bootstrap) for _ in range(count)]
+    await await_coordinators(connections[0], [group])
+    return connections
 
 
 async def _pause() -> None:
@@ -91,7 +92,7 @@ async def _pause() -> None:
 
 
 async def _until(reached: asyncio.Event, lives: Sequence[Coroutine[None, None, None]]) -> None:
-    """Let the lives go on until the event; a life ends only by failing."""
+    """Run the members until the event; a member ends only by failing."""
     tasks = [asyncio.ensure_future(life) for life in lives]
     waiting = asyncio.ensure_future(reached.wait())
     done, _ = await asyncio.wait(
@@ -105,6 +106,6 @@ async def _until(reached: asyncio.Event, lives: Sequence[Coroutine[None, None, N
         raise TimeoutError(f"the group was not balanced within {PATIENCE_SECONDS} s")
 
 
-def _close(clients: Sequence[WireClient]) -> None:
-    for client in clients:
-        client.close()
+def _close(connections: Sequence[Connection]) -> None:
+    for connection in connections:
+        connection.close()

@@ -1,4 +1,4 @@
-"""How long a broker that starts on a log of offset commits takes to know the offsets again."""
+"""Time until a restarted broker has loaded a log of offset commits."""
 
 import asyncio
 import tempfile
@@ -11,10 +11,10 @@ import uvloop
 
 from benchmarks.brokers import Millrace
 from benchmarks.comparison import run_load
-from benchmarks.loads.offsets import group_name
+from benchmarks.loads.groups.coordinators import RETRY_SECONDS, connect, offsets_of
+from benchmarks.loads.groups.offsets import group_name
+from benchmarks.machine.usage import cpu_seconds
 from benchmarks.target import Target
-from benchmarks.usage import cpu_seconds
-from benchmarks.wire_client import RETRY_SECONDS, WireClient, offsets_of
 from millrace.testing.apache_kafka import ApacheKafka
 
 TOPIC = "loaded"
@@ -22,7 +22,7 @@ GROUPS, PARTITIONS, CONNECTIONS = 1000, 100, 32
 
 
 class RestartableBroker(Protocol):
-    """A broker that starts again where it stopped."""
+    """A broker that can be restarted."""
 
     def start(self) -> None: ...
 
@@ -82,17 +82,17 @@ def _start_again(broker: RestartableBroker) -> dict[str, float]:
 
 
 async def _ask_for_all(bootstrap: str) -> tuple[int, float]:
-    """Ask for each group's offsets until they are answered; how many they are, and the slowest answer."""
-    client = await WireClient.connect(bootstrap)
+    """Fetch each group's offsets until they are returned; their number, and the slowest response."""
+    connection = await connect(bootstrap)
     offsets, slowest = 0, 0.0
     for number in range(GROUPS):
         response = None
         while response is None:
             asked = time.perf_counter()
-            response = await offsets_of(client, group_name(number))
+            response = await offsets_of(connection, group_name(number))
             slowest = max(slowest, time.perf_counter() - asked)
             if response is None:
                 await asyncio.sleep(RETRY_SECONDS)
         offsets += sum(len(topic.partitions) for topic in response.topics)
-    client.close()
+    connection.close()
     return offsets, slowest

@@ -1,4 +1,4 @@
-"""What a broker process uses: CPU time and memory, its child processes included."""
+"""CPU time and memory of a broker process, including its child processes."""
 
 import time
 
@@ -6,7 +6,7 @@ import psutil
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a process and its children so far, finished threads included."""
+    """CPU time of a process and its children so far, including finished threads."""
     return sum(_cpu_clock(process) for process in family(pid))
 
 

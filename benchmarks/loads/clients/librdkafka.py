@@ -1,8 +1,8 @@
-"""librdkafka's interfaces for many records at once, called without a Python object per record.
+"""librdkafka's batch interfaces, called without a Python object for each record.
 
-confluent-kafka makes the client the bottleneck of both brokers: on 1 KB records it spends four times the CPU
-of librdkafka alone to produce, and twice to consume. The very same library, which sends what a reused array
-says and counts what it receives by itself, leaves the brokers as the difference.
+confluent-kafka makes the client the bottleneck: with 1 KB records it needs four times the CPU of librdkafka
+to produce, and twice to consume. The same library, sending from a reused array and counting records by
+itself, leaves the brokers as the only difference.
 """
 
 import ctypes
@@ -62,10 +62,10 @@ class TopicPartitions(ctypes.Structure):
 
 
 class BatchProducer:
-    """Sends the same value over and over, as fast as librdkafka can.
+    """Sends the same value repeatedly, as fast as librdkafka can.
 
-    Records go to the given partitions in turn, a thousand each, or where librdkafka's partitioner sends them:
-    to one partition for ten milliseconds, then to another, so that some get several times what others get.
+    Records go to the given partitions in turn, a thousand each, or to those of librdkafka's partitioner: one
+    partition for ten milliseconds, then another, so that some get several times as many as others.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class BatchProducer:
             message.length = len(value)
 
     def send(self, count: int) -> None:
-        """Queue `count` records and wait until all are answered."""
+        """Send `count` records and wait for all responses."""
         for partition in self._partitions:
             if count <= 0:
                 break
@@ -92,7 +92,7 @@ class BatchProducer:
                 self._topic, partition, BLOCK_WHEN_THE_QUEUE_IS_FULL, self._messages, size
             )
             count -= queued
-        # It looks every ten milliseconds whether all are answered, or as often as it is called.
+        # It checks for responses every ten milliseconds, or whenever it is called.
         while self._library.rd_kafka_flush(self._client, FLUSH_MS):
             pass
 
@@ -102,9 +102,9 @@ class BatchProducer:
 
 
 class CountingConsumer:
-    """Reads partitions of one topic from their beginning, and only counts the records.
+    """Reads partitions of a topic from their beginning, and counts the records.
 
-    librdkafka calls a function of its own for each of them, so that none passes through Python.
+    librdkafka calls a C function for each record, so that none passes through Python.
     """
 
     def __init__(self, topic: str, settings: Settings) -> None:
@@ -123,22 +123,22 @@ class CountingConsumer:
             self._partitions.append(partition)
 
     def receive(self, timeout_ms: int) -> int:
-        """Wait for records and return how many have come since the start."""
+        """Wait for records, and return the number received since the start."""
         self._library.rd_kafka_consume_callback_queue(self._queue, timeout_ms, self._on_record, None)
         return self._position()
 
     def _position(self) -> int:
-        # What the callback was called for is counted too where it is no record, such as an error.
+        # Positions are exact; the number of callbacks includes errors and other events.
         library, size = self._library, len(self._partitions)
         partitions = library.rd_kafka_topic_partition_list_new(size)
         for partition in self._partitions:
             library.rd_kafka_topic_partition_list_add(partitions, self._name, partition)
         error = library.rd_kafka_position(self._client, partitions)
-        # Below zero before the first record.
+        # Negative before the first record.
         position: int = sum(max(partitions.contents.elements[number].offset, 0) for number in range(size))
         library.rd_kafka_topic_partition_list_destroy(partitions)
         if error:
-            raise RuntimeError(f"cannot tell the consumer's position: error {error}")
+            raise RuntimeError(f"cannot get the consumer's position: error {error}")
         return position
 
     def close(self) -> None:
@@ -162,10 +162,10 @@ def _new_client(library: Any, kind: int, settings: Settings) -> int:
 
 
 def _load() -> Any:
-    """The librdkafka that confluent-kafka brings along."""
+    """Load the librdkafka of the confluent-kafka package."""
     packaged = [file for file in distribution("confluent-kafka").files or [] if "librdkafka" in file.name]
     if not packaged:
-        raise RuntimeError("confluent-kafka here has no librdkafka of its own; install its binary wheel")
+        raise RuntimeError("this confluent-kafka has no librdkafka of its own; install its binary wheel")
     library = ctypes.CDLL(str(packaged[0].locate()))
     pointer, text, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
     integer, partition, offset = ctypes.c_int, ctypes.c_int32, ctypes.c_int64

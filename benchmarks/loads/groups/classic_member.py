@@ -1,10 +1,15 @@
-"""A member of a classic group over its own connection: what it says to its coordinator, and no more."""
+"""A member of a classic group over its own connection: only its requests to the coordinator."""
 
-import struct
 from collections.abc import Sequence
 
-from benchmarks.wire_client import WireClient, expect_success
-from millrace.errors import Error
+from millrace.client import Connection
+from millrace.errors import Error, check
+from millrace.wire.codec import encode
+from millrace.wire.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
 from millrace.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from millrace.wire.messages.join_group import (
     JoinGroupRequest,
@@ -18,37 +23,40 @@ from millrace.wire.messages.sync_group import (
     SyncGroupResponse,
 )
 
-# The versions that librdkafka speaks, but for leaving: that one names the member in a list.
+# librdkafka's versions, except for leaving: version 3 lists several members.
 JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, LEAVE_VERSION = 5, 3, 3, 3
 SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 60_000
-NULL_BYTES = -1
+# The consumers' own protocol writes its version before each message.
+VERSION_0 = bytes(2)
 
 
 class ClassicMember:
-    """Joins a group, is given partitions, and answers to rebalances."""
+    """Joins a group, gets partitions, and takes part in rebalances."""
 
-    def __init__(self, client: WireClient, group: str, topic: str) -> None:
+    def __init__(self, connection: Connection, group: str, topic: str) -> None:
         self.member_id = ""
         self.generation = -1
         self.assignment = b""
-        self._client = client
+        self._connection = connection
         self._group = group
         self._topic = topic
 
     async def join(self) -> None:
-        """Join or rejoin, until the group is balanced with this member in it."""
+        """Join or rejoin, until this member has its assignment."""
         while True:
-            joined = await self._client.ask(self._join_request(), JoinGroupResponse, JOIN_VERSION)
+            joined = await self._connection.send_in(JOIN_VERSION, self._join_request(), JoinGroupResponse)
             if joined.error_code == Error.MEMBER_ID_REQUIRED:
                 self.member_id = joined.member_id
                 continue
-            expect_success(joined.error_code)
+            check(joined.error_code)
             self.member_id, self.generation = joined.member_id, joined.generation_id
-            synced = await self._client.ask(self._sync_request(joined), SyncGroupResponse, SYNC_VERSION)
+            synced = await self._connection.send_in(
+                SYNC_VERSION, self._sync_request(joined), SyncGroupResponse
+            )
             if synced.error_code == Error.REBALANCE_IN_PROGRESS:
                 continue
-            expect_success(synced.error_code)
+            check(synced.error_code)
             self.assignment = synced.assignment
             return
 
@@ -63,7 +71,7 @@ class ClassicMember:
         )
 
     def _sync_request(self, joined: JoinGroupResponse) -> SyncGroupRequest:
-        """The leader, who alone is told the members, gives each a partition."""
+        """The leader, which alone gets the member list, assigns a partition to each member."""
         return SyncGroupRequest(
             group_id=self._group,
             generation_id=joined.generation_id,
@@ -77,35 +85,29 @@ class ClassicMember:
         )
 
     async def heartbeat(self) -> bool:
-        """Whether the group stays as it is; where not, it is time to join again."""
+        """Whether the generation is still current; if not, join again."""
         request = HeartbeatRequest(
             group_id=self._group, generation_id=self.generation, member_id=self.member_id
         )
-        response = await self._client.ask(request, HeartbeatResponse, HEARTBEAT_VERSION)
+        response = await self._connection.send_in(HEARTBEAT_VERSION, request, HeartbeatResponse)
         if response.error_code == Error.REBALANCE_IN_PROGRESS:
             return False
-        expect_success(response.error_code)
+        check(response.error_code)
         return True
 
 
-async def leave(client: WireClient, group: str, member_ids: Sequence[str]) -> None:
-    """Take members out of their group, through any connection."""
+async def leave(connection: Connection, group: str, member_ids: Sequence[str]) -> None:
+    """Remove members from their group, over any connection."""
     members = [MemberIdentity(member_id=member_id) for member_id in member_ids]
     request = LeaveGroupRequest(group_id=group, members=members)
-    response = await client.ask(request, LeaveGroupResponse, LEAVE_VERSION)
-    expect_success(response.error_code)
+    response = await connection.send_in(LEAVE_VERSION, request, LeaveGroupResponse)
+    check(response.error_code)
 
 
 def _subscription(topic: str) -> bytes:
-    """Version 0 of the consumers' own protocol: topics and user data."""
-    return struct.pack(">hi", 0, 1) + _text(topic) + struct.pack(">i", NULL_BYTES)
+    return encode(ConsumerProtocolSubscription(topics=[topic]), 0, VERSION_0)
 
 
 def _assignment(topic: str, partition: int) -> bytes:
-    """Version 0 of the consumers' own protocol: partitions by topic and user data."""
-    return struct.pack(">hi", 0, 1) + _text(topic) + struct.pack(">iii", 1, partition, NULL_BYTES)
-
-
-def _text(text: str) -> bytes:
-    encoded = text.encode()
-    return struct.pack(">h", len(encoded)) + encoded
+    assigned = [TopicPartition(topic=topic, partitions=[partition])]
+    return encode(ConsumerProtocolAssignment(assigned_partitions=assigned), 0, VERSION_0)

@@ -1,4 +1,4 @@
-"""Every comparison of groups and transactions: its load, its size, and the bar each figure is held to."""
+"""The workloads of groups and transactions: load, size, and the bar of each figure."""
 
 from benchmarks.workloads import Workload, at_least, at_most
 
@@ -23,7 +23,7 @@ def _takeover(protocol: str) -> Workload:
         {"protocol": protocol, "groups": 10},
         "groups",
         2,
-        # Both wait for the same timeout; only what comes after it can differ.
+        # Both wait for the same timeout; only the time after it can differ.
         {"seconds": at_most(1.05), "of that after the sessions' end, ms": None},
     )
 
@@ -40,13 +40,13 @@ def _members(protocol: str, partitions: int) -> Workload:
     )
 
 
-def _commits(name: str, title: str, *, connections: int, block: int, blocks_on_the_way: int) -> Workload:
+def _commits(name: str, title: str, *, connections: int, block: int, blocks_in_flight: int) -> Workload:
     bars = {"commits/s": at_least(1.0), "broker CPU µs/commit": at_most(1.0)}
     parameters = {
         "commits": 100_000,
         "connections": connections,
         "block": block,
-        "blocks_on_the_way": blocks_on_the_way,
+        "blocks_in_flight": blocks_in_flight,
     }
     return Workload(name, f"offset commits, {title}", "commits", parameters, "commits", 1, bars)
 
@@ -89,10 +89,10 @@ GROUP_WORKLOADS = (
         "32 members with one under way each",
         connections=32,
         block=1,
-        blocks_on_the_way=1,
+        blocks_in_flight=1,
     ),
-    _commits("commits", "pipelined over one connection", connections=1, block=64, blocks_on_the_way=2),
-    _commits("commits-32", "pipelined over 32 connections", connections=32, block=64, blocks_on_the_way=2),
+    _commits("commits", "pipelined over one connection", connections=1, block=64, blocks_in_flight=2),
+    _commits("commits-32", "pipelined over 32 connections", connections=32, block=64, blocks_in_flight=2),
     Workload(
         "commit-latency",
         "offset commit latency, one at a time",

@@ -31,7 +31,7 @@ def show(console: Console, figures: Figures) -> None:
 
 
 def show_columns(console: Console, columns: dict[str, dict[str, float]]) -> None:
-    """Print the same figures of several subjects side by side."""
+    """Print the figures of several subjects side by side."""
     table = Table("", *_right(*columns))
     for figure in next(iter(columns.values())):
         table.add_row(figure, *(number_text(column[figure]) for column in columns.values()))
@@ -39,7 +39,7 @@ def show_columns(console: Console, columns: dict[str, dict[str, float]]) -> None
 
 
 def number_text(value: float | None) -> str:
-    """A figure with three significant digits, however big or small."""
+    """A number with three significant digits."""
     if value is None or math.isnan(value):
         return "-"
     if abs(value) >= 100:

@@ -1,8 +1,8 @@
-"""Keeps what the machine does with its memory out of the figures.
+"""Keeps the machine's handling of free memory out of the figures.
 
-A virtual machine gives memory that is free back to its host, every second or so, and pays for each page that
-it takes again: on some machines several times what either broker spends on the page. A machine that has
-served for a while has no free memory, since files fill it; here they fill it before.
+A virtual machine returns free memory to its host every second or so, and pays for each page that it takes
+again: on some machines several times what either broker spends on the page. A machine that has run for a
+while has no free memory, since files fill it; here a file fills it in advance.
 """
 
 import ctypes
@@ -13,16 +13,16 @@ from io import BufferedIOBase
 
 import psutil
 
-# Numbers of options of glibc's `mallopt`.
+# Options of glibc's `mallopt`.
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 BLOCK_BYTES = 1 << 20
 
 
 @contextmanager
 def full_page_cache() -> Iterator[Callable[[], None]]:
-    """Fill the memory that is free with pages of a file, which the kernel drops when others need them.
+    """Fill free memory with pages of a file, which the kernel drops when others need memory.
 
-    The file is a hole, so that no disk is read. What is yielded fills up again.
+    The file is sparse, so that no disk is read. Yields a function that fills the memory again.
     """
     with tempfile.TemporaryFile() as file:
         file.truncate(psutil.virtual_memory().available)
@@ -38,9 +38,9 @@ def _read(file: BufferedIOBase) -> None:
 
 
 def warm(size: int) -> None:
-    """Touch so much free memory that the pages taken within the next moments are there.
+    """Touch this much free memory, so that pages needed soon are already mapped.
 
-    They are taken and freed as those of a log: single pages are not what the kernel takes for large writes.
+    The pages are used and freed like those of a log: for large writes, the kernel does not use single pages.
     """
     block = bytes(BLOCK_BYTES)
     with tempfile.TemporaryFile(buffering=0) as file:
@@ -49,9 +49,9 @@ def warm(size: int) -> None:
 
 
 def keep_freed() -> None:
-    """Let this process keep the memory that it frees, for what it needs next.
+    """Let this process keep freed memory for its next allocations.
 
-    glibc gives large blocks back at once, such as the buffer of each batch, and takes new ones page by page.
+    glibc returns large blocks, such as the buffer of each batch, at once, and gets new ones page by page.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -1,4 +1,4 @@
-"""Offset commits by members of groups: how many a second, and how long one takes."""
+"""Offset commits by members of groups: rate and latency."""
 
 import time
 from collections.abc import Iterator
@@ -6,19 +6,20 @@ from itertools import repeat
 
 import uvloop
 
-from benchmarks import classic_member, pipeline, raw
-from benchmarks.classic_member import ClassicMember
-from benchmarks.group_settings import new_group
-from benchmarks.latency import measure_latency
-from benchmarks.pipeline import BLOCK, BLOCKS_ON_THE_WAY, Pipeline
+from benchmarks.loads.clients import pipelining, raw
+from benchmarks.loads.clients.pipelining import BLOCK, BLOCKS_IN_FLIGHT, Pipeline
+from benchmarks.loads.groups import classic_member
+from benchmarks.loads.groups.classic_member import ClassicMember
+from benchmarks.loads.groups.coordinators import await_coordinators, connect
+from benchmarks.loads.groups.settings import new_group
+from benchmarks.loads.latency import measure_latency
 from benchmarks.target import Target
-from benchmarks.wire_client import WireClient, await_coordinators
 
 
 def throughput(
-    target: Target, *, topic: str, commits: int, connections: int, block: int, blocks_on_the_way: int
+    target: Target, *, topic: str, commits: int, connections: int, block: int, blocks_in_flight: int
 ) -> dict[str, float]:
-    """Commits of one partition over connections, each for a group of its own."""
+    """Commit offsets of one partition over several connections, each for its own group."""
     blocks = commits // (connections * block)
     members = uvloop.run(_join(target, topic, connections))
     frames = [
@@ -32,22 +33,22 @@ def throughput(
             repeat(frame * block, blocks),
             blocks * block,
             block=block,
-            blocks_on_the_way=blocks_on_the_way,
+            blocks_in_flight=blocks_in_flight,
         )
         for frame in frames
     ]
     with target.measured() as spent:
-        pipeline.run(pipelines)
+        pipelining.run(pipelines)
     uvloop.run(_leave(target, members))
-    answered = connections * blocks * block
+    done = connections * blocks * block
     return {
-        "commits/s": answered / spent.seconds,
-        "broker CPU µs/commit": spent.broker_cpu_seconds / answered * 1e6,
+        "commits/s": done / spent.seconds,
+        "broker CPU µs/commit": spent.broker_cpu_seconds / done * 1e6,
     }
 
 
 def latency(target: Target, *, topic: str, samples: int) -> dict[str, float]:
-    """One commit at a time."""
+    """Commit one offset at a time."""
     members = uvloop.run(_join(target, topic, 1))
     ((group, member),) = members.items()
     with raw.connect(target.bootstrap) as connection:
@@ -59,9 +60,9 @@ def latency(target: Target, *, topic: str, samples: int) -> dict[str, float]:
             frame = raw.offset_commit_frame(group, member.member_id, member.generation, topic, 0, committed)
             started = time.perf_counter_ns()
             connection.sendall(frame)
-            answer = raw.read_frame(connection)
+            response = raw.read_frame(connection)
             ended = time.perf_counter_ns()
-            raw.check_offset_commit(answer)
+            raw.check_offset_commit(response)
             return (ended - started) / 1e6
 
         figures = measure_latency(target, one_commit, samples)
@@ -70,23 +71,23 @@ def latency(target: Target, *, topic: str, samples: int) -> dict[str, float]:
 
 
 async def _join(target: Target, topic: str, count: int) -> dict[str, ClassicMember]:
-    """A member in each of some new groups."""
-    client = await WireClient.connect(target.bootstrap)
+    """Create groups with one member each."""
+    connection = await connect(target.bootstrap)
     members = {}
     groups = [new_group() for _ in range(count)]
-    await await_coordinators(client, groups)
+    await await_coordinators(connection, groups)
     for group in groups:
-        members[group] = ClassicMember(client, group, topic)
+        members[group] = ClassicMember(connection, group, topic)
         await members[group].join()
-    client.close()
+    connection.close()
     return members
 
 
 async def _leave(target: Target, members: dict[str, ClassicMember]) -> None:
-    client = await WireClient.connect(target.bootstrap)
+    connection = await connect(target.bootstrap)
     for group, member in members.items():
-        await classic_member.leave(client, group, [member.member_id])
-    client.close()
+        await classic_member.leave(connection, group, [member.member_id])
+    connection.close()
 
 
 def commit_pipeline(
@@ -96,20 +97,20 @@ def commit_pipeline(
     commits: int,
     *,
     block: int = BLOCK,
-    blocks_on_the_way: int = BLOCKS_ON_THE_WAY,
+    blocks_in_flight: int = BLOCKS_IN_FLIGHT,
 ) -> Pipeline:
-    """A connection for commits of the size of the first, which is answered when this returns."""
+    """Open a connection for commits with the size of the first one, which it has sent already."""
     connection = raw.connect(target.bootstrap)
     connection.sendall(first)
-    answer = raw.read_frame(connection)
-    raw.check_offset_commit(answer)
-    answer_bytes = 4 + len(answer)
+    response = raw.read_frame(connection)
+    raw.check_offset_commit(response)
+    response_bytes = 4 + len(response)
     return Pipeline(
         connection,
         blocks,
         commits,
-        answer_bytes,
-        error_position=answer_bytes - 2,
+        response_bytes,
+        error_position=response_bytes - 2,
         block=block,
-        blocks_on_the_way=blocks_on_the_way,
+        blocks_in_flight=blocks_in_flight,
     )

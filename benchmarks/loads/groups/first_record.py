@@ -1,18 +1,18 @@
-"""From a member's join to its first record, with librdkafka."""
+"""Time from a member's join to its first record, with librdkafka."""
 
 import time
 
 from confluent_kafka import Consumer, Producer
 
-from benchmarks.group_settings import consumer_settings, new_group
-from benchmarks.percentiles import percentile
+from benchmarks.loads.groups.settings import consumer_settings, new_group
+from benchmarks.loads.latency import percentile
 from benchmarks.target import Target
 
 PATIENCE_SECONDS = 30
 
 
 def after_joining(target: Target, *, topic: str, protocol: str, samples: int) -> dict[str, float]:
-    """Let the only member of a new group subscribe and wait for the record that is there."""
+    """Let the only member of a new group subscribe and wait for an existing record."""
     producer = Producer({"bootstrap.servers": target.bootstrap})
     producer.produce(topic, b"there already")
     producer.flush()

@@ -1,15 +1,14 @@
-"""How long something takes that is done over and over, one at a time, and what it costs the broker."""
+"""Latency of a repeated operation, and its cost for the broker."""
 
 from collections.abc import Callable
 
-from benchmarks.percentiles import percentile
 from benchmarks.target import Target
 
 WARM_UP = 300
 
 
 def measure_latency(target: Target, once: Callable[[], float], samples: int) -> dict[str, float]:
-    """`once` does it and returns the milliseconds it took."""
+    """Repeat `once`, which returns the milliseconds it took."""
     for _ in range(WARM_UP):
         once()
     with target.measured() as spent:
@@ -19,3 +18,10 @@ def measure_latency(target: Target, once: Callable[[], float], samples: int) -> 
         "p99 ms": percentile(milliseconds, 99),
         "broker CPU µs each": spent.broker_cpu_seconds / samples * 1e6,
     }
+
+
+def percentile(samples: list[float], percent: float) -> float:
+    """The smallest sample that at least `percent` of all samples do not exceed."""
+    ordered = sorted(samples)
+    rank = -(-len(ordered) * percent // 100)
+    return ordered[int(rank) - 1]

@@ -1,9 +1,10 @@
-"""A member of a consumer group (KIP-848) over its own connection: heartbeats, and no more."""
+"""A member of a consumer group (KIP-848) over its own connection: only its heartbeats."""
 
 import base64
 import uuid
 
-from benchmarks.wire_client import WireClient, expect_success
+from millrace.client import Connection
+from millrace.errors import check
 from millrace.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -18,18 +19,18 @@ Owned = frozenset[tuple[bytes, int]]
 
 
 class ConsumerMember:
-    """Is told its partitions and takes or gives them up at once."""
+    """Gets its partitions from the coordinator, and acquires or releases them at once."""
 
-    def __init__(self, client: WireClient, group: str, topic: str) -> None:
+    def __init__(self, connection: Connection, group: str, topic: str) -> None:
         self.member_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self.epoch = JOINING
         self.owned: Owned = frozenset()
-        self._client = client
+        self._connection = connection
         self._group = group
         self._topic = topic
 
     async def join(self) -> None:
-        await self._say(
+        await self._send_heartbeats(
             ConsumerGroupHeartbeatRequest(
                 rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
                 subscribed_topic_names=[self._topic],
@@ -38,24 +39,26 @@ class ConsumerMember:
         )
 
     async def heartbeat(self) -> None:
-        """Tell the coordinator that the member lives, and do what it answers."""
-        await self._say(ConsumerGroupHeartbeatRequest())
+        """Send a heartbeat, and follow the response."""
+        await self._send_heartbeats(ConsumerGroupHeartbeatRequest())
 
-    async def leave(self, client: WireClient) -> None:
-        """Leave the group, through any connection."""
+    async def leave(self, connection: Connection) -> None:
+        """Leave the group, over any connection."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._group, member_id=self.member_id, member_epoch=LEAVING
         )
-        response = await client.ask(request, ConsumerGroupHeartbeatResponse, HEARTBEAT_VERSION)
-        expect_success(response.error_code)
+        response = await connection.send_in(HEARTBEAT_VERSION, request, ConsumerGroupHeartbeatResponse)
+        check(response.error_code)
 
-    async def _say(self, request: ConsumerGroupHeartbeatRequest) -> None:
-        """Heartbeat, and again as long as that changes what the member owns."""
+    async def _send_heartbeats(self, request: ConsumerGroupHeartbeatRequest) -> None:
+        """Send heartbeats until the assignment no longer changes."""
         while True:
             request.group_id, request.member_id = self._group, self.member_id
             request.member_epoch = self.epoch
-            response = await self._client.ask(request, ConsumerGroupHeartbeatResponse, HEARTBEAT_VERSION)
-            expect_success(response.error_code)
+            response = await self._connection.send_in(
+                HEARTBEAT_VERSION, request, ConsumerGroupHeartbeatResponse
+            )
+            check(response.error_code)
             self.epoch = response.member_epoch
             if response.assignment is None:
                 return

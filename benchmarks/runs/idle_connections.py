@@ -1,4 +1,4 @@
-"""Many connected, silent clients: what they cost each broker, and a producer beside them."""
+"""Many idle connections: their cost for each broker, and for a producer."""
 
 from collections.abc import Callable, Sequence
 

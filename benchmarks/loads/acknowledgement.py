@@ -1,17 +1,17 @@
-"""One record at a time through librdkafka: the next leaves when the last is acknowledged."""
+"""One record at a time through librdkafka: the next one is sent when the last is acknowledged."""
 
 import time
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from benchmarks.latency import measure_latency
+from benchmarks.loads.latency import measure_latency
 from benchmarks.target import Target
 
 
-def acknowledgement_latency(
+def latency(
     target: Target, *, topic: str, samples: int, record_bytes: int, acks: str = "1"
 ) -> dict[str, float]:
-    """Time from produce() to the delivery report, one record on its way at a time."""
+    """Time from produce() to the delivery report, with one record in flight."""
     producer = Producer({"bootstrap.servers": target.bootstrap, "acks": acks, "linger.ms": 0})
     value = b"x" * record_bytes
     acknowledged_at: list[int] = []

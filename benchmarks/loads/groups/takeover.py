@@ -1,4 +1,4 @@
-"""From a member's death to its partitions flowing again at the member that is left."""
+"""Time from a member's death until the other member reads its partitions."""
 
 import subprocess
 import sys
@@ -9,27 +9,27 @@ from contextlib import ExitStack, contextmanager
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.group_settings import (
+from benchmarks.loads.groups.settings import (
     HEARTBEAT_MS,
     SESSION_TIMEOUT_MS,
     consumer_settings,
     new_group,
 )
-from benchmarks.percentiles import percentile
+from benchmarks.loads.latency import percentile
 from benchmarks.target import Target
 
 PARTITIONS = 2
 POLL_SECONDS = 0.02
 PRODUCE_SECONDS = 0.02
 PATIENCE_SECONDS = 60
-# On average a member's last heartbeat is half an interval old when it dies.
+# On average, a member's last heartbeat is half an interval old when it dies.
 SESSION_END_MS = SESSION_TIMEOUT_MS - HEARTBEAT_MS / 2
-# Let the last rebalance be over for everybody.
+# Let the last rebalance end for all members.
 SETTLING_SECONDS = 1.5
 
 
 class Survivor:
-    """A member that goes on reading, and notes when each partition's records come."""
+    """A member that keeps reading, and notes when the first record of each partition arrives."""
 
     def __init__(self, target: Target, topic: str, protocol: str, group: str) -> None:
         self.first_seen: dict[int, float] = {}
@@ -60,7 +60,7 @@ class Survivor:
 
 
 def after_death(target: Target, *, topic: str, protocol: str, groups: int) -> dict[str, float]:
-    """Kill one of two members in each of some groups, all at the same moment."""
+    """Kill one of two members in each group, all at the same time."""
     names = [new_group() for _ in range(groups)]
     with ExitStack() as stack:
         stack.enter_context(_producing(target, topic))
@@ -77,22 +77,36 @@ def after_death(target: Target, *, topic: str, protocol: str, groups: int) -> di
         victims.kill()
         killed_at = time.monotonic()
         _wait_for(
-            lambda: all(who.first_seen.get(what) for who, what in zip(survivors, inherited, strict=True)),
+            lambda: all(
+                survivor.first_seen.get(partition)
+                for survivor, partition in zip(survivors, inherited, strict=True)
+            ),
             "records of the dead members' partitions",
         )
-    seconds = [who.first_seen[what] - killed_at for who, what in zip(survivors, inherited, strict=True)]
+    seconds = [
+        survivor.first_seen[partition] - killed_at
+        for survivor, partition in zip(survivors, inherited, strict=True)
+    ]
     median = percentile(seconds, 50)
     return {"seconds": median, "of that after the sessions' end, ms": median * 1000 - SESSION_END_MS}
 
 
 @contextmanager
 def _victims(target: Target, topic: str, protocol: str, groups: list[str]) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "benchmarks.victims", target.bootstrap, topic, protocol, *groups]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.loads.groups.victims",
+        target.bootstrap,
+        topic,
+        protocol,
+        *groups,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             if not process.stdout.readline():
-                raise RuntimeError("the members that were to die did not live")
+                raise RuntimeError("the members to kill did not start")
             yield process
         finally:
             process.kill()
@@ -100,7 +114,7 @@ def _victims(target: Target, topic: str, protocol: str, groups: list[str]) -> It
 
 @contextmanager
 def _producing(target: Target, topic: str) -> Iterator[None]:
-    """A record for every partition, again and again."""
+    """Produce a record to every partition repeatedly."""
     producer = Producer({"bootstrap.servers": target.bootstrap, "linger.ms": 0})
     stopped = threading.Event()
 

@@ -1,0 +1,1 @@
+"""Loads of groups and transactions."""

@@ -1,0 +1,1 @@
+"""The machine's memory and CPU time, as the measurements need and see them."""

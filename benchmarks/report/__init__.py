@@ -1,0 +1,1 @@
+"""Figures on the terminal and in docs/benchmarks.md."""

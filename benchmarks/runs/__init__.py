@@ -1,0 +1,1 @@
+"""Benchmarks with a table of their own."""
