@@ -196,6 +196,16 @@ async def test_a_change_is_not_sent_twice_if_the_first_may_have_been_handled(clu
     assert cluster.requests[1, "CreateTopics"] == 1
 
 
+async def test_a_key_that_a_response_lacks_is_an_error(cluster: FakeCluster) -> None:
+    async def knows_nothing(connection: Connection, names: list[str]) -> Outcomes[str, str]:
+        return Outcomes()
+
+    async with connected(cluster) as client:
+        called = await client.call_any(["orders"], knows_nothing)
+    assert called.failed["orders"].error is Error.UNKNOWN_SERVER_ERROR
+    assert called.failed["orders"].message.endswith("lacks orders")
+
+
 async def test_every_broker_can_be_called(cluster: FakeCluster) -> None:
     async def address(connection: Connection, node_ids: Iterable[int]) -> Outcomes[int, int]:
         return Outcomes(dict.fromkeys(node_ids, connection.address.port))

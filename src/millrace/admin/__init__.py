@@ -1,4 +1,4 @@
-"""What tools and services request of a cluster, over the Kafka protocol: of ours and of Apache Kafka's alike.
+"""Requests of tools and services to a cluster, over the Kafka protocol; Apache Kafka's clusters work too.
 
     async with Client("localhost:9092") as client:
         (await create_topics(client, [NewTopic("orders", partitions=3)])).all()

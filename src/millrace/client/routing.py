@@ -18,7 +18,7 @@ from millrace.client.errors import ConnectionLost
 from millrace.client.locations import PASSING, Locations
 from millrace.client.metadata import NO_NODE
 from millrace.client.outcomes import Outcomes
-from millrace.errors import KafkaError
+from millrace.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from millrace.client.client import Client
@@ -92,9 +92,14 @@ async def _call_once(
 async def _call_node(client: Client, node_id: int, keys: list[K], call: Call[K, T]) -> Outcomes[K, T]:
     try:
         connection = await (client.any_broker() if node_id == NO_NODE else client.broker(node_id))
-        return await call(connection, keys)
+        outcomes = await call(connection, keys)
     except KafkaError as error:
         return Outcomes(failed=dict.fromkeys(keys, error))
+    for key in keys:
+        if key not in outcomes.succeeded and key not in outcomes.failed:
+            message = f"the response of the broker at {connection.address} lacks {key}"
+            outcomes.failed[key] = KafkaError(Error.UNKNOWN_SERVER_ERROR, message)
+    return outcomes
 
 
 class Backoff:
