@@ -1,4 +1,4 @@
-"""Members of consumer groups, at rest once they have their partitions."""
+"""Members of consumer groups that wait with their partitions."""
 
 import time
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ WAIT_SECONDS = 30.0
 def members(
     bootstrap: str, group: str, topics: list[str], *, partitions: int, count: int = 1, **settings: str
 ) -> Iterator[list[Consumer]]:
-    """So many members of a group that have shared out so many partitions; none commits by itself."""
+    """Members of a group that have all partitions assigned; none commits by itself."""
     with ExitStack() as leaving:
         joined = []
         for number in range(1, count + 1):

@@ -1,1 +1,1 @@
-"""What pipelines on Spark cost."""
+"""Benchmarks of pipelines on Spark."""

@@ -1,4 +1,4 @@
-"""How long a record takes through a query: one goes in, and the next one when it has come out."""
+"""Latency of a record through a query: the next record is sent when the last one has come out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines of millrace on its own log beside stock PySpark on Apache Kafka: the same jobs, one run."""
+"""Pipelines of millrace on its own log and stock PySpark on Apache Kafka: the same jobs in one run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SLOW_WARM_UP, SLOW_SAMPLES = 1, 2
 BACKLOG_RECORDS = 1_000_000
 BACKLOG_PARTITIONS = 4
 
-# Job, mode of ours, title, bar. Stock PySpark has micro-batches only.
+# Job, millrace's mode, title, bar. Stock PySpark runs micro-batches only.
 LATENCIES: tuple[tuple[str, Mode, str, Bar], ...] = (
     (jobs.STATELESS, "micro-batch", "latency, native projection", at_most(0.3)),
     (jobs.PYTHON, "micro-batch", "latency, Python function", at_most(0.35)),
@@ -34,7 +34,7 @@ LATENCIES: tuple[tuple[str, Mode, str, Bar], ...] = (
 
 
 class Side:
-    """A process with a Spark session, beside its broker."""
+    """A process with a Spark session, and its broker."""
 
     def __init__(self, process: subprocess.Popen[str], bootstrap: str) -> None:
         self._process = process
@@ -88,7 +88,7 @@ def run(announce: Announce, *, rounds: int, quick: bool = False) -> Figures:
 
 @contextmanager
 def side(name: str, *arguments: str) -> Iterator[Side]:
-    """One of the two, on a broker of its own."""
+    """Start one side on a broker of its own."""
     command = [sys.executable, "-m", "benchmarks.pipelines.side", name, *arguments]
     with (
         BROKERS[name]({}) as broker,

@@ -1,4 +1,4 @@
-"""Virtual environments for other libraries, so that theirs and our dependencies stay apart."""
+"""Virtual environments for other libraries, separate from our dependencies."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ INSTALL_SECONDS = 900
 
 
 class NotInstalled(Exception):
-    """A library that this Python cannot have; the message says why, in a line."""
+    """A library cannot be installed for this Python; the message says why."""
 
 
 def python_with(requirement: str) -> Path:
-    """The interpreter of an environment with this library, made now unless it is in the user's cache."""
+    """The interpreter of an environment with this library, which is created unless it is cached."""
     directory = jars.cache_directory().with_name("rivals") / requirement.replace("==", "-")
     interpreter, complete = directory / "bin" / "python", directory / "complete"
     if complete.exists() and interpreter.exists():

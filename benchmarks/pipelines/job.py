@@ -1,4 +1,4 @@
-"""A job in processes of its own: when it reads, when its results come, what it uses."""
+"""A job in processes of its own: times of its first read and its results, and its CPU time."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from benchmarks.pipelines.sentences import Results
 
 JOBS = Path(__file__).with_name("rival_jobs")
 LOOK_SECONDS = 0.05
-# Longer than any of the libraries keeps results back.
+# Longer than any library delays results.
 QUIET_SECONDS = 8
 STALLED_SECONDS = 300
 END_SECONDS = 30
 
 
 class Failed(Exception):
-    """A job that has died or does not get on; the message says which, in a line."""
+    """A job has died or makes no progress; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How a job went: moments in seconds since it was started, CPU time from first read to last result."""
+    """Figures of a job: times in seconds since its start, CPU time from the first read to the last result."""
 
     first_read: float
     first_result: float
@@ -38,7 +38,7 @@ class Course:
 
 
 class Job:
-    """Processes that work together, in a directory of their own."""
+    """Processes of one job, in a directory of their own."""
 
     def __init__(
         self, commands: Sequence[list[str]], directory: Path, environment: Mapping[str, str]
@@ -71,7 +71,7 @@ class Job:
             process.wait()
 
     def watch(self, results: Results, expected: int) -> Course:
-        """Wait until so many results are there, or until the job says that it is done, and no more come."""
+        """Wait until there are this many results, or until the job reports its end and no more arrive."""
         size, first_result, last_result = 0, 0.0, time.time()
         cpu_before = cpu_after = 0.0
         complete = False
@@ -120,7 +120,7 @@ class Job:
         return family
 
     def _cpu_seconds(self) -> float:
-        """Of all processes, those included that have come and gone."""
+        """CPU time of all processes, including those that have ended."""
         total = 0.0
         for one in self._family():
             with suppress(psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""The jobs that both sides run: as pipelines of millrace, and by hand as PySpark's documentation shows."""
+"""The jobs of both sides: as pipelines of millrace, and by hand as in PySpark's documentation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATELESS, PYTHON, AGGREGATION = "stateless", "python", "aggregation"
 
 
 def transformed(job: str, values: DataFrame) -> DataFrame:
-    """A job over a column of text called `value`; what comes out holds the text that went in."""
+    """A job over a text column called `value`; its output contains the input text."""
     if job == PYTHON:
         return values.mapInArrow(_upper, "value string")
     if job == AGGREGATION:
@@ -52,7 +52,7 @@ def declared(
 
 
 def by_hand(spark: Any, bootstrap: str, job: str, source: str, target: str, checkpoint: str) -> Any:
-    """The same as PySpark's guide to Kafka has it, before it is started: no option that need not be there."""
+    """The same job as in PySpark's guide to Kafka, not started yet, with required options only."""
     values = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)

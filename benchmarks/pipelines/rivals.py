@@ -1,4 +1,4 @@
-"""Word count with a pipeline of millrace, and with what else a Python user may take, on the same log."""
+"""Word count with a pipeline of millrace and with other Python libraries, on the same log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Columns = dict[str, dict[str, float]]
 Commands = Callable[[str, Path, int], list[list[str]]]
 
 SENTENCES = 200_000
-# Bytewax has no default; Quix Streams commits as often.
+# Bytewax has no default; Quix Streams commits at this interval.
 SNAPSHOT_SECONDS = "5"
 FAUST_SHARE = 1 / 40
 REPOSITORY = Path(__file__).parents[2]
@@ -36,16 +36,16 @@ CPU = "CPU s per million words"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A library, and how its job is started."""
+    """A library, and the command that starts its job."""
 
     name: str
     delivery: Delivery
     commands: Commands
-    """From its interpreter, the working directory and how many cores there are."""
+    """Takes the interpreter, the working directory and the number of cores."""
     requirement: str | None = None
-    """Nothing for millrace, which is here already."""
+    """Empty for millrace, which is installed."""
     share: float = 1
-    """Of the sentences, for a library that is much slower than the others."""
+    """Share of the sentences, for a library that is much slower than the others."""
 
     @property
     def title(self) -> str:
@@ -58,13 +58,13 @@ def _millrace(python: str, directory: Path, cores: int) -> list[list[str]]:
 
 
 def _quix_streams(python: str, directory: Path, cores: int) -> list[list[str]]:
-    # Its processes cannot share a directory of state.
+    # Its processes cannot share a state directory.
     job = str(JOBS / "quix_word_count.py")
     return [[python, job, f"state-{number}"] for number in range(cores)]
 
 
 def _faust(python: str, directory: Path, cores: int) -> list[list[str]]:
-    # One process: with two of them counts have come out wrong.
+    # One process: with two, counts were wrong.
     job = str(JOBS / "faust_word_count.py")
     return [[python, job, "--datadir", "state", "worker", "--without-web", "--loglevel", "warn"]]
 
@@ -89,11 +89,11 @@ SUBJECTS = (
 
 
 class Void(Exception):
-    """A job whose figures do not count; the message says why, in a line."""
+    """The figures of a job do not count; the message says why."""
 
 
 def run(announce: Announce, *, rounds: int, quick: bool = False) -> Columns:
-    """Speed, CPU time and start-up of every subject, each in new processes on a new broker, taking turns."""
+    """Speed, CPU time and start-up of every subject, in turns, each in new processes on a new broker."""
     count = SENTENCES // 10 if quick else SENTENCES
     rounds = 1 if quick else rounds
     taken: dict[Subject, list[dict[str, float]]] = {subject: [] for subject in SUBJECTS}
@@ -157,5 +157,5 @@ def _column(
 
 
 def _cores() -> int:
-    """How many processes a job gets that has no threads to use the cores with; each needs a partition."""
+    """Number of processes for a job that cannot use the cores with threads; each needs a partition."""
     return min(os.cpu_count() or 1, sentences.PARTITIONS)

@@ -1,4 +1,4 @@
-"""How the throughput of a pipeline grows: with the partitions of its topic, and with executor processes."""
+"""Throughput of a pipeline by partitions of its topic, and by executor processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Columns = dict[str, dict[str, float]]
 
 
 def run(announce: Callable[[str], None], *, quick: bool = False) -> Columns:
-    """Records a second of a native projection over a backlog."""
+    """Records per second of a native projection over a backlog."""
     records = RECORDS // 10 if quick else RECORDS
     columns: Columns = {}
     with side("millrace") as local:

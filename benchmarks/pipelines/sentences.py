@@ -1,4 +1,4 @@
-"""A topic of sentences, the true counts of their words, and whether a job has found them."""
+"""A topic of sentences, the correct counts of their words, and the counts that a job has found."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ VOCABULARY = 10_000
 SEED = 5
 PATIENCE_SECONDS = 60
 AT_ONCE = 10_000
-# The broker goes before its clients do; they need not complain.
+# The broker stops before its clients, which should not log that.
 QUIET = {"log_level": 0}
 
 
 def fill(bootstrap: str, sentences: int) -> Counter[str]:
-    """Create both topics and fill the one; words come up as often as in language."""
+    """Create both topics and fill the source; word frequencies are those of natural language."""
     create(bootstrap, SOURCE, TARGET, partitions=PARTITIONS)
     producer = Producer(
         {"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 0, "linger.ms": 20, **QUIET}
@@ -44,7 +44,7 @@ def fill(bootstrap: str, sentences: int) -> Counter[str]:
 
 
 class Results:
-    """The topic that a job writes to, as readers of committed records see it."""
+    """The output topic of a job, as readers of committed records see it."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -54,12 +54,12 @@ class Results:
         }
 
     def size(self) -> int:
-        """How many records it has; ends of transactions count too."""
+        """Number of records, including transaction markers."""
         listed = self._admin.list_offsets(self._ends, isolation_level=IsolationLevel.READ_COMMITTED)
         return sum(future.result(PATIENCE_SECONDS).offset for future in listed.values())
 
     def counts(self) -> dict[str, int]:
-        """The newest count of every word."""
+        """The latest count of every word."""
         newest: dict[bytes, bytes] = {}
         consumer = Consumer(
             {

@@ -26,12 +26,12 @@ SLOTS = 8
 
 
 class Stock:
-    """PySpark as it comes, with the connector's jars; only its progress bars are off."""
+    """PySpark with its default settings and the connector's jars; only progress bars are off."""
 
     def __init__(self, master: str = MASTER) -> None:
         from pyspark.sql import SparkSession
 
-        # As in a virtual environment that is activated; otherwise workers run any `python3`.
+        # As in an activated virtual environment; otherwise workers run another `python3`.
         os.environ["PYSPARK_PYTHON"] = sys.executable
         builder = SparkSession.builder.master(master).config("spark.ui.showConsoleProgress", False)
         found = ",".join(map(str, jars.spark_kafka_jars()))
@@ -97,7 +97,7 @@ def latency(
 def backlog(
     side: Any, *, bootstrap: str, topics: str, records: int, partitions: int, runs: int
 ) -> list[float]:
-    """Records a second through a topic that is already full; the first run warms up."""
+    """Records per second through a filled topic; the first run is warm-up."""
     source, target = f"{topics}-in", f"{topics}-out"
     closed_loop.create(bootstrap, source, target, partitions=partitions)
     fill(bootstrap, records, topic=source)
@@ -108,7 +108,7 @@ MEASURES: dict[str, Any] = {"latency": latency, "backlog": backlog}
 
 
 def main() -> None:
-    """Do what standard input says, one JSON object a line, and answer each with its figures."""
+    """Run the measurements from standard input, one JSON object per line, and print the figures of each."""
     side = SIDES[sys.argv[1]](*sys.argv[2:])
     print("ready", flush=True)
     for line in sys.stdin:

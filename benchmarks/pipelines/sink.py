@@ -1,6 +1,6 @@
-"""How long a batch takes with the exactly-once sink, beside Spark's own, which writes at least once.
+"""Time of a batch with the exactly-once sink and with Spark's own, which writes at least once.
 
-Both copy the same topic in the same session, turn by turn.
+Both copy the same topic in the same session, in turns.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ INPUT = "sink-input"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Seconds of every batch that counts."""
+    """Seconds of every counted batch."""
 
     at_least_once: tuple[float, ...]
     exactly_once: tuple[float, ...]
 
     @property
     def ratio(self) -> float:
-        """Median to median: how many times longer a batch takes to be written exactly once."""
+        """Ratio of the medians: exactly once to at least once."""
         return statistics.median(self.exactly_once) / statistics.median(self.at_least_once)
 
 
@@ -57,7 +57,7 @@ def measure(
     turns: int = TURNS,
     partitions: int = PARTITIONS,
 ) -> Measured:
-    """Let both sinks write batches of that many records, in turns; the first turn only warms up."""
+    """Let both sinks write batches of this many records, in turns; the first turn is warm-up."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = [NewTopic(topic, partitions) for topic in (INPUT, *DELIVERIES)]
     for made in admin.create_topics(topics).values():
@@ -86,7 +86,7 @@ def fill(bootstrap: str, records: int, topic: str = INPUT) -> None:
 def copy(
     spark: SparkSession, bootstrap: str, delivery: Delivery, records: int, checkpoints: Path
 ) -> list[float]:
-    """Copy what is new in the input; the seconds of each batch."""
+    """Copy new records of the input; returns the seconds of each batch."""
     rows = (
         spark.readStream.format("kafka")
         .options(**CONSUMER_OPTIONS)
@@ -113,7 +113,7 @@ def copy(
 
 
 def run(announce: Callable[[str], None]) -> dict[str, dict[str, float]]:
-    """Both sinks on a broker and a session of their own."""
+    """Compare both sinks on a broker and a session of their own."""
     announce("batches of both sinks, in turns")
     # With adaptive execution a batch's tasks could differ between runs.
     settings = {"spark.driver.memory": "1g", "spark.sql.adaptive.enabled": "false"}

@@ -1,4 +1,4 @@
-"""Word count as Bytewax does it: keyed state in memory, with snapshots in SQLite."""
+"""Word count with Bytewax: keyed state in memory, with snapshots in SQLite."""
 
 import json
 import os

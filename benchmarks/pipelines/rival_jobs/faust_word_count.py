@@ -1,4 +1,4 @@
-"""Word count as Faust's own example has it: an agent sends words to another, which counts them."""
+"""Word count as in Faust's example: an agent sends words to another, which counts them."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""examples/word_count.py as `millrace run` runs it, until the backlog is through; ends when told to."""
+"""examples/word_count.py as `millrace run` runs it, over the whole backlog; ends on request."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Word count as Quix Streams does it: words move to the partition of their key, state is kept in RocksDB."""
+"""Word count with Quix Streams: words move to the partition of their key, state is in RocksDB."""
 
 import os
 import sys

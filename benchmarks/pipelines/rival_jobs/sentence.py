@@ -1,4 +1,4 @@
-"""How a job says that it has begun to read: a file in its working directory, whose time is the moment."""
+"""Reports a job's first read: by a file in its working directory, whose time is the time of the read."""
 
 import re
 from functools import cache
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def words(sentence: str) -> list[str]:
-    """The words of a sentence, as examples/word_count.py takes them; the first call is the first read."""
+    """The words of a sentence, split like in examples/word_count.py; the first call is the first read."""
     say_that_it_reads()
     return re.findall(r"\w+", sentence.lower())
 
