@@ -6,14 +6,18 @@ from millrace.api import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -21,6 +25,7 @@ from millrace.api import (
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
+    elect_leaders,
     end_txn,
     fetch,
     find_coordinator,
@@ -32,6 +37,7 @@ from millrace.api import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     list_transactions,
     metadata,
     offset_commit,
@@ -47,14 +53,18 @@ from millrace.api.dispatch import Handler
 from millrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from millrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from millrace.wire.messages.alter_configs import AlterConfigsRequest
+from millrace.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from millrace.wire.messages.api_versions import ApiVersionsRequest
 from millrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from millrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from millrace.wire.messages.create_acls import CreateAclsRequest
 from millrace.wire.messages.create_partitions import CreatePartitionsRequest
 from millrace.wire.messages.create_topics import CreateTopicsRequest
+from millrace.wire.messages.delete_acls import DeleteAclsRequest
 from millrace.wire.messages.delete_groups import DeleteGroupsRequest
 from millrace.wire.messages.delete_records import DeleteRecordsRequest
 from millrace.wire.messages.delete_topics import DeleteTopicsRequest
+from millrace.wire.messages.describe_acls import DescribeAclsRequest
 from millrace.wire.messages.describe_cluster import DescribeClusterRequest
 from millrace.wire.messages.describe_configs import DescribeConfigsRequest
 from millrace.wire.messages.describe_groups import DescribeGroupsRequest
@@ -62,6 +72,7 @@ from millrace.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from millrace.wire.messages.describe_producers import DescribeProducersRequest
 from millrace.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from millrace.wire.messages.describe_transactions import DescribeTransactionsRequest
+from millrace.wire.messages.elect_leaders import ElectLeadersRequest
 from millrace.wire.messages.end_txn import EndTxnRequest
 from millrace.wire.messages.fetch import FetchRequest
 from millrace.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -73,6 +84,7 @@ from millrace.wire.messages.leave_group import LeaveGroupRequest
 from millrace.wire.messages.list_config_resources import ListConfigResourcesRequest
 from millrace.wire.messages.list_groups import ListGroupsRequest
 from millrace.wire.messages.list_offsets import ListOffsetsRequest
+from millrace.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from millrace.wire.messages.list_transactions import ListTransactionsRequest
 from millrace.wire.messages.metadata import MetadataRequest
 from millrace.wire.messages.offset_commit import OffsetCommitRequest
@@ -111,11 +123,17 @@ HANDLERS = (
     Handler(EndTxnRequest, end_txn.handle, 0, 5),
     Handler(WriteTxnMarkersRequest, write_txn_markers.handle, 1, 2),
     Handler(TxnOffsetCommitRequest, txn_offset_commit.handle, 0, 5),
+    Handler(DescribeAclsRequest, describe_acls.handle, 1, 3),
+    Handler(CreateAclsRequest, create_acls.handle, 1, 3),
+    Handler(DeleteAclsRequest, delete_acls.handle, 1, 3),
     Handler(DescribeConfigsRequest, describe_configs.handle, 1, 4),
     Handler(AlterConfigsRequest, alter_configs.handle, 0, 2),
     Handler(DescribeLogDirsRequest, describe_log_dirs.handle, 1, 5),
     Handler(CreatePartitionsRequest, create_partitions.handle, 0, 3),
+    Handler(ElectLeadersRequest, elect_leaders.handle, 0, 2),
     Handler(IncrementalAlterConfigsRequest, incremental_alter_configs.handle, 0, 1),
+    Handler(AlterPartitionReassignmentsRequest, alter_partition_reassignments.handle, 0, 1),
+    Handler(ListPartitionReassignmentsRequest, list_partition_reassignments.handle, 0, 0),
     Handler(ConsumerGroupHeartbeatRequest, consumer_group_heartbeat.handle, 0, 1),
     Handler(ConsumerGroupDescribeRequest, consumer_group_describe.handle, 0, 1),
     Handler(DescribeClusterRequest, describe_cluster.handle, 0, 2),

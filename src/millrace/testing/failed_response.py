@@ -50,9 +50,17 @@ def _asked_items(item: type[Any], asked: Any) -> list[Any]:
     """The items of the question that an answer's list of `item` is about."""
     for name, field in type(asked).wire_fields.items():
         values = getattr(asked, name)
-        if isinstance(field.type, Array) and values and _answers(item, values[0]):
+        if isinstance(field.type, Array) and values and (_answers(item, values[0]) or _names_nothing(item)):
             return list(values)
     return []
+
+
+def _names_nothing(item: type[Any]) -> bool:
+    """Whether the items of a response are told apart by their order alone."""
+    return not any(
+        _is_simple(field.type) and not _is_error_code(name) and name != "error_message"
+        for name, field in item.wire_fields.items()
+    )
 
 
 def _answers(item: type[Any], asked: Any) -> bool:

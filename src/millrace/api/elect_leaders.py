@@ -1,0 +1,77 @@
+"""ElectLeaders v0-2. v1: unclean elections. v2: flexible.
+
+A partition whose preferred replica leads needs no election. Another leader is never elected here: with one
+replica, none is available.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import partial
+
+from millrace.api.context import Context
+from millrace.cluster.image import NO_LEADER, ClusterImage
+from millrace.errors import Error, KafkaError
+from millrace.steps import Steps, each
+from millrace.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+
+class Election(IntEnum):
+    """Kinds of elections, numbered as the protocol numbers them."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+def handle(ctx: Context, request: ElectLeadersRequest) -> Steps[ElectLeadersResponse]:
+    image, response = ctx.image, ElectLeadersResponse()
+    election = _election(request.election_type)
+    if election is None:
+        response.error_code = Error.INVALID_REQUEST
+    if request.topic_partitions is None:
+        for topic in image.topics.values() if election is not None else ():
+            elect = partial(_elect, image, topic.name, election)
+            results = yield from each(range(topic.partitions), elect)
+            # Partitions that need no election are left out if no partition was named.
+            needed = [result for result in results if result.error_code != Error.ELECTION_NOT_NEEDED]
+            response.replica_election_results.append(ReplicaElectionResult(topic.name, needed))
+            yield
+        return response
+    for named in request.topic_partitions:
+        results = yield from each(named.partitions, partial(_elect, image, named.topic, election))
+        response.replica_election_results.append(ReplicaElectionResult(named.topic, results))
+        yield
+    return response
+
+
+def _election(election_type: int) -> Election | None:
+    try:
+        return Election(election_type)
+    except ValueError:
+        return None
+
+
+def _elect(image: ClusterImage, topic: str, election: Election | None, index: int) -> PartitionResult:
+    refusal = _refusal(image, topic, election, index)
+    return PartitionResult(index, refusal.error, refusal.message)
+
+
+def _refusal(image: ClusterImage, topic: str, election: Election | None, index: int) -> KafkaError:
+    """The reason why no election takes place."""
+    if election is None:
+        return KafkaError(Error.INVALID_REQUEST, "Unknown election type")
+    if topic not in image.topics:
+        return KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic}")
+    state = image.partition(topic, index)
+    if state is None:
+        return KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic}-{index}")
+    if election is Election.PREFERRED and state.leader != state.replicas[0]:
+        return KafkaError(Error.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader is not available.")
+    if state.leader == NO_LEADER:
+        return KafkaError(Error.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica can be elected.")
+    return KafkaError(Error.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
