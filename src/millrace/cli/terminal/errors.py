@@ -17,6 +17,7 @@ REMEDIES = {
 
 # Looked up by name: importing the broker takes longer than most commands that fail.
 ERRORS_FOR_USERS = {
+    "millrace.topologies.model.errors": "TopologyError",
     "millrace.broker": "StartupError",
     "millrace.client": "InvalidAddress",
     "millrace.config": "ConfigError",

@@ -41,6 +41,9 @@ COMMANDS: dict[str, dict[str, str]] = {
         "replay": "Rebuild a pipeline's output beside the running one, and switch over.",
         "view": "Serve a batch's result with what a stream adds to it.",
     },
+    "Topologies": {
+        "topology": "Run a topology of spouts and bolts over the log.",
+    },
     "Measure": {
         "producer-perf-test": "Measure how fast records can be produced.",
         "consumer-perf-test": "Measure how fast records can be consumed.",

@@ -40,6 +40,7 @@ SETTINGS: dict[str, Setting] = {
     "topology.max.fails": Setting(
         3, int, "Deliveries of a failing record before it goes to the dead letters."
     ),
+    "topology.allow.pickle": Setting(False, bool, "Send values of any type between workers, pickled."),
     "topology.dead.letter.topic": Setting(None, str, "Topic for tuples that are given up."),
     "topology.executors": Setting(
         0, int, "Threads for a component's tasks; 0 runs them in the worker's loop.", True

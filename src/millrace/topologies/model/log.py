@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from millrace.topologies.model.bolts import Bolt
@@ -48,6 +48,20 @@ class LogSpout(Spout):
             raise TopologyError(f"{label}: the format {instance.format!r} is not one of {', '.join(FORMATS)}")
         if instance.start not in ("earliest", "latest"):
             raise TopologyError(f"{label}: start must be 'earliest' or 'latest', not {instance.start!r}")
+
+    def topics_among(self, names: Iterable[str]) -> list[str]:
+        """The topics that this spout reads; raises TopologyError if one that it names does not exist."""
+        known = list(names)
+        if isinstance(self.topic, re.Pattern):
+            return [name for name in known if self.topic.fullmatch(name)]
+        wanted = [self.topic] if isinstance(self.topic, str) else list(self.topic)
+        missing = [name for name in wanted if name not in known]
+        if missing:
+            raise TopologyError(
+                f"the topic {missing[0]} does not exist; "
+                f"create it: millrace topics --create --topic {missing[0]}"
+            )
+        return wanted
 
     def next_tuple(self) -> None:
         """The runtime emits the records."""

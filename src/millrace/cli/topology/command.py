@@ -1,0 +1,69 @@
+"""The commands of `millrace topology`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from millrace.cli.terminal.options import KafkaCommand, Target, broker_options, parse_pairs
+
+
+class TopologyGroup(click.Group):
+    """The commands, each with options that may be abbreviated."""
+
+    command_class = KafkaCommand
+
+
+@click.group("topology", cls=TopologyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Run topologies of spouts and bolts over the log."""
+
+
+@command.command("run")
+@broker_options(broker_list=False)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--class", "class_name", metavar="NAME", help="The topology, if the file has several.")
+@click.option("--name", help="Another name for the topology: its own offsets and state.")
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Worker processes.  [default: 1]")
+@click.option("--config", "settings", multiple=True, metavar="K=V", help="Any setting of the topology.")
+@click.option("--master", metavar="URL", help="Spark master.  [default: this machine]")
+@click.option("--no-spark", is_flag=True, help="Run the workers as plain processes of this machine.")
+@click.option("--once", is_flag=True, help="Process what the log has now, and end.")
+def run(
+    *,
+    target: Target,
+    file: Path,
+    class_name: str | None,
+    name: str | None,
+    workers: int | None,
+    settings: tuple[str, ...],
+    master: str | None,
+    no_spark: bool,
+    once: bool,
+) -> None:
+    """Run the topology in FILE in the foreground, until Ctrl-C."""
+    from millrace.topologies.running import prepare, run_workers
+
+    job = prepare(
+        file,
+        target.bootstrap,
+        class_name=class_name,
+        name=name,
+        workers=workers,
+        config={key: _typed(value) for key, value in parse_pairs(settings, "--config").items()},
+        client=target.properties,
+    )
+    click.echo(f"{job.name}: {len(job.placement)} workers over {job.bootstrap}; Ctrl-C stops it", err=True)
+    run_workers(job, master=master, spark=not no_spark, once=once)
+
+
+def _typed(text: str) -> Any:
+    """A setting's value: a number or a truth value where it looks like one."""
+    import json
+
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,89 @@
+"""Frames: tuples for one task of another worker, as one record of the log.
+
+A frame holds what one turn of the emitting worker produced for the task. It is signed: a topic that others
+can write is input, not code, and a frame without a valid signature is not read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from millrace.topologies.model.errors import TopologyError
+
+SIGNATURE_BYTES = 16
+_PICKLED = 1
+
+
+class Sent(NamedTuple):
+    """A tuple on its way between workers."""
+
+    component: str
+    stream: str
+    task: int
+    values: Sequence[Any]
+    edges: Mapping[int, int] | None
+
+
+class Values:
+    """Values as bytes: MessagePack, with pickle for other types where the topology allows it."""
+
+    def __init__(self, *, allows_pickle: bool = False) -> None:
+        self._allows_pickle = allows_pickle
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=self._encode_other)
+        self._decoder = msgspec.msgpack.Decoder(ext_hook=self._decode_other, strict=False)
+
+    def encode(self, value: Any) -> bytes:
+        return self._encoder.encode(value)
+
+    def decode(self, content: bytes | memoryview) -> Any:
+        return self._decoder.decode(content)
+
+    def _encode_other(self, value: Any) -> Any:
+        if not self._allows_pickle:
+            raise TopologyError(
+                f"a value of type {type(value).__name__} cannot be sent to another worker; emit text, bytes, "
+                "numbers, lists and dictionaries, or set topology.allow.pickle to true"
+            )
+        return msgspec.msgpack.Ext(_PICKLED, pickle.dumps(value))
+
+    def _decode_other(self, code: int, content: memoryview) -> Any:
+        if code != _PICKLED or not self._allows_pickle:
+            raise TopologyError("a pickled value was received, but topology.allow.pickle is not set")
+        return pickle.loads(content)
+
+
+class Frames:
+    """Encodes and decodes frames with a key that the workers of a topology share."""
+
+    def __init__(self, key: bytes, values: Values) -> None:
+        self._key = key
+        self._values = values
+
+    def encode(self, tuples: Sequence[Sent]) -> bytes:
+        content = self._values.encode(
+            [(sent.component, sent.stream, sent.task, sent.values, _pairs(sent.edges)) for sent in tuples]
+        )
+        return self._signature(content) + content
+
+    def decode(self, frame: bytes) -> list[Sent]:
+        """The tuples of a frame; raises TopologyError if it is not signed by this topology."""
+        signature, content = frame[:SIGNATURE_BYTES], memoryview(frame)[SIGNATURE_BYTES:]
+        if not hmac.compare_digest(signature, self._signature(content)):
+            raise TopologyError("a frame without a valid signature; another program wrote to an edge topic")
+        return [
+            Sent(component, stream, task, values, None if edges is None else dict(edges))
+            for component, stream, task, values, edges in self._values.decode(content)
+        ]
+
+    def _signature(self, content: bytes | memoryview) -> bytes:
+        return hmac.digest(self._key, content, hashlib.sha256)[:SIGNATURE_BYTES]
+
+
+def _pairs(edges: Mapping[int, int] | None) -> list[tuple[int, int]] | None:
+    return None if edges is None else list(edges.items())

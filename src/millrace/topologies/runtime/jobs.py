@@ -1,0 +1,58 @@
+"""Jobs: a worker described as JSON, so that any process can run it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from millrace.topologies.model.loading import load_topology
+from millrace.topologies.model.topology import Plan
+from millrace.topologies.runtime.worker import Worker, WorkerJob
+
+
+@dataclass(frozen=True)
+class Job:
+    """A topology as it is run: its file, its name and settings, and which worker runs which tasks."""
+
+    path: str
+    class_name: str
+    name: str
+    bootstrap: str
+    key: str
+    placement: Sequence[Sequence[int]]
+    config: Mapping[str, Any] = field(default_factory=dict)
+    client: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self, worker: int) -> str:
+        return json.dumps({"job": asdict(self), "worker": worker})
+
+    def plan(self) -> Plan:
+        return load_topology(Path(self.path), self.class_name).plan(self.name, self.config)
+
+    def worker_job(self, number: int) -> WorkerJob:
+        return WorkerJob(
+            self.plan(),
+            [frozenset(tasks) for tasks in self.placement],
+            number,
+            self.bootstrap,
+            bytes.fromhex(self.key),
+            self.client,
+        )
+
+
+def main() -> None:
+    """Run the worker whose job stands on standard input, until SIGTERM or SIGINT."""
+    content = json.loads(sys.stdin.readline())
+    worker = Worker(Job(**content["job"]).worker_job(content["worker"]))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: worker.stopping.set())
+    worker.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Preparing the log for a topology: the topics that it keeps for itself."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from millrace.topologies.model.bolts import StatefulBolt
+from millrace.topologies.model.errors import TopologyError
+from millrace.topologies.model.log import LogBolt, LogSpout
+from millrace.topologies.model.topology import Plan
+from millrace.topologies.runtime import topics
+
+TIMEOUT_SECONDS = 30.0
+# Deleted below what is committed only: time and size say nothing about what a worker still has to read.
+_EDGE_CONFIG = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
+_STATE_CONFIG = {"cleanup.policy": "compact"}
+
+
+def create_topics(plan: Plan, bootstrap: str, client: Mapping[str, str]) -> None:
+    """Create the topics that do not exist yet: edges, changelogs, dead letters and outputs."""
+    admin = AdminClient({**client, "bootstrap.servers": bootstrap})
+    try:
+        known = admin.list_topics(timeout=TIMEOUT_SECONDS).topics
+    except KafkaException as error:
+        raise TopologyError(
+            f"the log at {bootstrap} does not answer: {error.args[0].str()}; is it running, "
+            "and is --bootstrap-server right?"
+        ) from error
+    _check_sources(plan, known)
+    missing = [topic for topic in _topics(plan) if topic.topic not in known]
+    for name, created in admin.create_topics(missing).items() if missing else ():
+        try:
+            created.result(TIMEOUT_SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise TopologyError(f"the topic {name} cannot be created: {error.args[0].str()}") from error
+
+
+def _check_sources(plan: Plan, known: Mapping[str, object]) -> None:
+    for component in plan.spouts:
+        spec = plan.components[component]
+        if issubclass(spec.component, LogSpout):
+            spec.component(*spec.arguments, **spec.keywords).topics_among(known)
+
+
+def _topics(plan: Plan) -> list[NewTopic]:
+    name = plan.name
+    found = [NewTopic(topics.dead_letter_topic(plan), 1)]
+    for component in plan.bolts:
+        spec = plan.components[component]
+        found.append(NewTopic(topics.edge_topic(name, component), spec.tasks, config=_EDGE_CONFIG))
+        if issubclass(spec.component, StatefulBolt):
+            found.append(NewTopic(topics.state_topic(name, component), spec.tasks, config=_STATE_CONFIG))
+        if issubclass(spec.component, LogBolt):
+            with contextlib.suppress(TypeError):
+                bolt = spec.component(*spec.arguments, **spec.keywords)
+                if isinstance(bolt.topic, str):
+                    found.append(NewTopic(bolt.topic, -1, -1))
+    return found

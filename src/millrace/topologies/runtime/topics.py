@@ -1,0 +1,29 @@
+"""The topics that a topology keeps for itself."""
+
+from __future__ import annotations
+
+from millrace.topologies.model.config import value_of
+from millrace.topologies.model.topology import Plan
+
+
+def group_of(name: str) -> str:
+    """The consumer group whose offsets are the topology's progress."""
+    return f"topology-{name}"
+
+
+def edge_topic(name: str, component: str) -> str:
+    """Tuples for a component; partition N is for its task of index N."""
+    return f"_topology.{name}.edge.{component}"
+
+
+def state_topic(name: str, component: str) -> str:
+    """The changelog of a stateful component; partition N is that of its task of index N."""
+    return f"_topology.{name}.state.{component}"
+
+
+def dead_letter_topic(plan: Plan) -> str:
+    return value_of("topology.dead.letter.topic", plan.config) or f"{plan.name}-dead-letters"
+
+
+def transactional_id(name: str, worker: int) -> str:
+    return f"topology-{name}-{worker}"

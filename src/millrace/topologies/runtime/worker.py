@@ -1,0 +1,483 @@
+"""A worker: reads its partitions of the log, runs its tasks, writes what they emit, and commits.
+
+Everything happens on one thread. A worker that fails ends with its exception; whoever started it starts it
+again, and it goes on from what was committed last.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from millrace.topologies.model.bolts import StatefulBolt
+from millrace.topologies.model.config import value_of
+from millrace.topologies.model.errors import TopologyError
+from millrace.topologies.model.log import LogBolt, LogSpout
+from millrace.topologies.model.streams import Stream
+from millrace.topologies.model.topology import Plan
+from millrace.topologies.model.tuples import Tuple
+from millrace.topologies.runtime import topics
+from millrace.topologies.runtime.engine import Engine
+from millrace.topologies.runtime.frames import Frames, Sent, Values
+from millrace.topologies.runtime.inputs import InputPartition, Place
+from millrace.topologies.runtime.placement import worker_of
+from millrace.topologies.runtime.records import encode_field, encode_tuple, record_values
+from millrace.topologies.runtime.restore import restore
+from millrace.topologies.runtime.state import TaskState
+from millrace.topologies.runtime.units import Unit
+
+logger = logging.getLogger(__name__)
+
+POLL_MESSAGES = 500
+IDLE_SECONDS = 0.1
+SPOUT_REST_SECONDS = 0.001
+TRANSACTION_SECONDS = 30.0
+SETUP_SECONDS = 30.0
+TRANSACTION_TIMEOUT_MS = 10_000
+
+
+@dataclass(frozen=True)
+class WorkerJob:
+    """What a worker needs to know."""
+
+    plan: Plan
+    placement: Sequence[frozenset[int]]
+    number: int
+    bootstrap: str
+    key: bytes
+    client: Mapping[str, str] = field(default_factory=dict)
+    """Further properties of the clients, such as those of security."""
+
+
+class Source(NamedTuple):
+    """A partition that a worker reads, and what it does with its records."""
+
+    place: Place
+    deliver: Callable[[Any, Unit], None]
+    start: str
+
+
+class Poisoned(Exception):
+    """An input failed inside a transaction, which must be aborted."""
+
+    def __init__(self, place: Place, offset: int, reason: str) -> None:
+        super().__init__(reason)
+        self.place = place
+        self.offset = offset
+        self.reason = reason
+
+
+class Worker:
+    """Runs until stopped. Owned by the thread that runs it."""
+
+    def __init__(self, job: WorkerJob) -> None:
+        plan = self.plan = job.plan
+        self.job = job
+        self.stopping = threading.Event()
+        self._values = Values(allows_pickle=bool(value_of("topology.allow.pickle", plan.config)))
+        self._frames = Frames(job.key, self._values)
+        self._workers = worker_of(job.placement)
+        self._indexes = {
+            task: (component, index)
+            for component, tasks in plan.tasks.items()
+            for index, task in enumerate(tasks)
+        }
+        self._states: dict[tuple[str, int], TaskState] = {}
+        self._outgoing: dict[int, list[Sent]] = {}
+        self._inputs: dict[Place, InputPartition] = {}
+        self._fails: dict[tuple[Place, int], int] = {}
+        self._reasons: dict[tuple[Place, int], str] = {}
+        self._failed: list[tuple[Any, str]] = []
+        self._careful: dict[Place, int] = {}
+        """By partition: process one record per transaction up to this offset, to find the one that fails."""
+        self._committed_at = time.monotonic()
+        self._in_transaction = False
+        self.transactional = plan.guarantee == "exactly-once" or any(
+            issubclass(spec.component, StatefulBolt) for spec in plan.components.values()
+        )
+        self._commit_seconds = value_of("topology.state.checkpoint.interval.ms", plan.config) / 1000
+        self.engine = Engine(
+            plan, self, self, tasks=job.placement[job.number], worker=job.number, state_of=self._open_state
+        )
+        self._consumer = Consumer(self._consumer_config())
+        self._producer = Producer(self._producer_config())
+
+    def _consumer_config(self) -> dict[str, Any]:
+        return {
+            **self.job.client,
+            "bootstrap.servers": self.job.bootstrap,
+            "group.id": topics.group_of(self.plan.name),
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "queued.max.messages.kbytes": 16_384,
+            "fetch.error.backoff.ms": 50,
+        }
+
+    def _producer_config(self) -> dict[str, Any]:
+        config: dict[str, Any] = {
+            **self.job.client,
+            "bootstrap.servers": self.job.bootstrap,
+            "linger.ms": 0,
+            "enable.idempotence": True,
+            "queue.buffering.max.kbytes": 65_536,
+        }
+        if self.transactional:
+            config["transactional.id"] = topics.transactional_id(self.plan.name, self.job.number)
+            config["transaction.timeout.ms"] = TRANSACTION_TIMEOUT_MS
+        return config
+
+    # What the engine asks for
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def _open_state(self, component: str, task: int) -> TaskState:
+        return self._states.setdefault((component, task), TaskState())
+
+    def send_tuple(self, task: int, tup: Tuple) -> None:
+        self._outgoing.setdefault(task, []).append(
+            Sent(tup.component, tup.stream, tup.task, tup.values, tup.edges)
+        )
+
+    def write(self, bolt: LogBolt, tup: Tuple) -> None:
+        topic = bolt.topic(tup) if callable(bolt.topic) else bolt.topic
+        key = None if bolt.key is None else encode_field(tup[bolt.key])
+        value = encode_tuple(tup) if bolt.value is None else encode_field(tup[bolt.value])
+        self._produce(topic, key=key, value=value)
+
+    def dead_letter(self, component: str, values: Sequence[Any], stream: Stream, reason: str) -> None:
+        content = dict(zip(stream.fields, values, strict=False))
+        headers = [("topology", self.plan.name), ("component", component), ("reason", reason[:1000])]
+        self._produce(
+            topics.dead_letter_topic(self.plan),
+            value=json.dumps(content, default=str).encode(),
+            headers=headers,
+        )
+
+    def _produce(self, topic: str, **record: Any) -> None:
+        if self.transactional and not self._in_transaction:
+            self._producer.begin_transaction()
+            self._in_transaction = True
+        while True:
+            try:
+                self._producer.produce(topic, on_delivery=self._delivered, **record)
+                return
+            except BufferError:
+                # The broker is slower than the bolts: wait for room, which slows the source down.
+                self._producer.poll(0.1)
+
+    def _delivered(self, error: KafkaError | None, message: Any) -> None:
+        # An abort drops what was not sent yet.
+        if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+            raise KafkaException(error)
+
+    # Life
+
+    def run(self) -> None:
+        """Run until `stopping` is set, then commit and close."""
+        if self.transactional:
+            # First of all: no earlier worker of this number can write from here on.
+            self._producer.init_transactions(TRANSACTION_SECONDS)
+        self._assign()
+        self._restore()
+        self.engine.open()
+        self.engine.activate()
+        try:
+            while not self.stopping.is_set():
+                self._turn()
+            self.engine.deactivate()
+            self._commit()
+        finally:
+            self.engine.close()
+            self._consumer.close()
+
+    def _assign(self) -> None:
+        """Take up every input where it was committed last."""
+        sources = self._sources()
+        wanted = [TopicPartition(*source.place) for source in sources]
+        known = self._consumer.committed(wanted, SETUP_SECONDS) if wanted else []
+        for source, found in zip(sources, known, strict=True):
+            offset = found.offset if found.offset >= 0 else self._first_offset(source)
+            self._inputs[source.place] = InputPartition(source.place, source.deliver, offset)
+        self._consumer.assign(
+            [TopicPartition(*place, partition.position) for place, partition in self._inputs.items()]
+        )
+
+    def _first_offset(self, source: Source) -> int:
+        low, high = self._consumer.get_watermark_offsets(TopicPartition(*source.place), timeout=SETUP_SECONDS)
+        return int(high if source.start == "latest" else low)
+
+    def _sources(self) -> list[Source]:
+        """The partitions that this worker reads: those of its log spouts, and the edges to its bolts."""
+        found: list[Source] = []
+        for task, spout in self.engine.spouts.items():
+            if isinstance(spout.instance, LogSpout):
+                count = self.plan.components[spout.context.component].tasks
+                for topic, partitions in self._partitions_of(spout.instance).items():
+                    found += [
+                        Source(
+                            (topic, index),
+                            partial(self._emit_record, task, spout.instance),
+                            spout.instance.start,
+                        )
+                        for index in range(partitions)
+                        if index % count == spout.context.task_index
+                    ]
+        for task, bolt in self.engine.bolts.items():
+            if self._has_remote_input(task):
+                place = (topics.edge_topic(self.plan.name, bolt.context.component), bolt.context.task_index)
+                found.append(Source(place, partial(self._deliver_frame, task), "earliest"))
+        return found
+
+    def _partitions_of(self, spout: LogSpout) -> dict[str, int]:
+        listed = self._consumer.list_topics(timeout=SETUP_SECONDS).topics
+        return {name: len(listed[name].partitions) for name in spout.topics_among(listed)}
+
+    def _has_remote_input(self, task: int) -> bool:
+        component, _ = self._indexes[task]
+        senders = {
+            sender for edge in self.plan.edges_to(component) for sender in self.plan.tasks[edge.source]
+        }
+        return not senders <= self.engine.hosted
+
+    def _restore(self) -> None:
+        for (component, task), state in self._states.items():
+            place = (topics.state_topic(self.plan.name, component), self._indexes[task][1])
+            count = restore(self._consumer_config(), place, state, self._values)
+            logger.info("%s, task %d: restored %d changes of its state", component, task, count)
+
+    # Input
+
+    def _emit_record(self, task: int, spout: LogSpout, message: Any, unit: Unit) -> None:
+        try:
+            values = record_values(
+                spout.format,
+                message.topic(),
+                message.partition(),
+                message.offset(),
+                message.timestamp()[1],
+                message.key(),
+                message.value(),
+            )
+        except ValueError as error:
+            # Another try would not help.
+            unit.pending += 1
+            unit.fail(f"not {spout.format}: {error}")
+            return
+        self.engine.emit_record(task, values, unit)
+
+    def _deliver_frame(self, task: int, message: Any, unit: Unit) -> None:
+        unit.pending += 1
+        for sent in self._frames.decode(message.value()):
+            stream = self.plan.components[sent.component].streams[sent.stream]
+            edges = None if sent.edges is None else dict(sent.edges)
+            unit.pending += 1
+            self.engine.deliver(
+                task,
+                Tuple(sent.values, stream.positions, sent.component, sent.stream, sent.task, edges, (unit,)),
+            )
+        unit.release()
+
+    # Running
+
+    def _turn(self) -> None:
+        self.engine.run_timers()
+        messages = self._poll()
+        try:
+            for message in messages:
+                if message.error() is None:
+                    self._begin(message)
+                else:
+                    self._note(message)
+            asked = self.engine.ask_spouts()
+            self.engine.run_queue()
+            self._handle_failures()
+            self._send_frames()
+            self._producer.poll(0)
+            if self._is_commit_due(idle=not messages and not asked):
+                self._commit()
+        except Poisoned as failure:
+            self._abort(failure)
+
+    def _poll(self) -> list[Any]:
+        """The records that are there, waiting for the first of them as long as nothing else is to be done."""
+        first = self._consumer.poll(self._patience())
+        if first is None:
+            return []
+        return [first] if self._careful else [first, *self._consumer.consume(POLL_MESSAGES, 0)]
+
+    def _patience(self) -> float:
+        if any(not isinstance(spout.instance, LogSpout) for spout in self.engine.spouts.values()):
+            return SPOUT_REST_SECONDS
+        moment = self.engine.next_timer()
+        wait = IDLE_SECONDS if moment is None else max(min(moment - self.now(), IDLE_SECONDS), 0.0)
+        return min(wait, self._commit_seconds) if self._has_uncommitted() else wait
+
+    def _note(self, message: Any) -> None:
+        """An event instead of a record: the end of a partition, or an error."""
+        error = message.error()
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._inputs[message.topic(), message.partition()].reached_end(message.offset())
+        elif error.fatal() or not error.retriable():
+            raise KafkaException(error)
+
+    def _begin(self, message: Any) -> None:
+        """Process one input, and every tuple that follows from it in this worker."""
+        place, offset = (message.topic(), message.partition()), message.offset()
+        partition = self._inputs[place]
+        if offset < partition.position:
+            return
+        partition.begin(offset)
+        if self._fails.get((place, offset), 0) > value_of("topology.max.fails", self.plan.config):
+            self._give_up(message, self._reasons.pop((place, offset)))
+            partition.complete(offset)
+        else:
+            partition.deliver(message, Unit(partial(self._input_done, message)))
+            self.engine.run_queue()
+            self._handle_failures()
+        if self._careful:
+            self._send_frames()
+            self._commit()
+            if offset >= self._careful.get(place, offset):
+                self._careful.pop(place, None)
+
+    def _input_done(self, message: Any, unit: Unit) -> None:
+        place, offset = (message.topic(), message.partition()), message.offset()
+        if unit.failure is None or self.plan.guarantee == "none":
+            self._inputs[place].complete(offset)
+            self._fails.pop((place, offset), None)
+            self._reasons.pop((place, offset), None)
+            return
+        # A bolt may be in the middle of its process: what follows has to wait.
+        self._failed.append((message, unit.failure))
+
+    def _handle_failures(self) -> None:
+        """Deliver failed inputs again, or give them up; inside a transaction, raise Poisoned."""
+        while self._failed:
+            message, reason = self._failed.pop(0)
+            place, offset = (message.topic(), message.partition()), message.offset()
+            if self.transactional:
+                raise Poisoned(place, offset, reason)
+            fails = self._fails[place, offset] = self._fails.get((place, offset), 0) + 1
+            if fails > value_of("topology.max.fails", self.plan.config):
+                self._give_up(message, reason)
+                self._inputs[place].complete(offset)
+                self._fails.pop((place, offset), None)
+            else:
+                self._inputs[place].deliver(message, Unit(partial(self._input_done, message)))
+                self.engine.run_queue()
+
+    def _give_up(self, message: Any, reason: str) -> None:
+        """Keep an input that failed too often, as it is, in the dead-letter topic."""
+        headers = [
+            *(message.headers() or []),
+            ("topology", self.plan.name),
+            ("source", f"{message.topic()}-{message.partition()}@{message.offset()}"),
+            ("reason", reason[:1000]),
+        ]
+        self._produce(
+            topics.dead_letter_topic(self.plan), key=message.key(), value=message.value(), headers=headers
+        )
+        logger.error("gave up %s-%d@%d: %s", message.topic(), message.partition(), message.offset(), reason)
+
+    # Output
+
+    def _send_frames(self) -> None:
+        outgoing, self._outgoing = self._outgoing, {}
+        for task, tuples in outgoing.items():
+            component, index = self._indexes[task]
+            self._produce(
+                topics.edge_topic(self.plan.name, component),
+                partition=index,
+                value=self._frames.encode(tuples),
+            )
+
+    def _has_uncommitted(self) -> bool:
+        return self._in_transaction or any(
+            partition.offset_to_commit() is not None for partition in self._inputs.values()
+        )
+
+    def _is_commit_due(self, *, idle: bool) -> bool:
+        if not self._has_uncommitted():
+            return False
+        return idle or time.monotonic() - self._committed_at >= self._commit_seconds
+
+    def _commit(self) -> None:
+        """Make everything last: outputs, states, and how far the inputs are done."""
+        self._send_frames()
+        offsets = [
+            offset
+            for partition in self._inputs.values()
+            if (offset := partition.offset_to_commit()) is not None
+        ]
+        if self.transactional:
+            self._commit_transaction(offsets)
+        else:
+            if self._producer.flush(TRANSACTION_SECONDS):
+                raise TopologyError("the log does not accept the outputs; the inputs are read again")
+            if offsets:
+                self._consumer.commit(offsets=offsets, asynchronous=False)
+        for offset in offsets:
+            self._inputs[offset.topic, offset.partition].committed = offset.offset
+        for state in self._states.values():
+            state.commit()
+        self._committed_at = time.monotonic()
+
+    def _commit_transaction(self, offsets: list[TopicPartition]) -> None:
+        self._check_nothing_is_held()
+        for (component, task), state in self._states.items():
+            topic, index = topics.state_topic(self.plan.name, component), self._indexes[task][1]
+            for key, value, deleted in state.changes():
+                self._produce(
+                    topic,
+                    partition=index,
+                    key=self._values.encode(key),
+                    value=None if deleted else self._values.encode(value),
+                )
+        if not offsets and not self._in_transaction:
+            return
+        if not self._in_transaction:
+            self._producer.begin_transaction()
+        if offsets:
+            self._producer.send_offsets_to_transaction(
+                offsets, self._consumer.consumer_group_metadata(), TRANSACTION_SECONDS
+            )
+        self._producer.commit_transaction(TRANSACTION_SECONDS)
+        self._in_transaction = False
+
+    def _check_nothing_is_held(self) -> None:
+        """A tuple may outlive a commit only as state: what a bolt holds would be lost or processed twice."""
+        if self.plan.guarantee != "exactly-once":
+            return
+        if any(partition.under_way for partition in self._inputs.values()):
+            raise TopologyError(
+                f"{self.plan.name} is exactly-once, but one of its bolts keeps tuples without acking them; "
+                "keep them in the state of a StatefulBolt, or use guarantee = 'at-least-once'"
+            )
+
+    def _abort(self, failure: Poisoned) -> None:
+        """Undo everything since the last commit, and read it again one record at a time."""
+        key = (failure.place, failure.offset)
+        self._fails[key] = self._fails.get(key, 0) + 1
+        self._reasons[key] = failure.reason
+        logger.warning("%s-%d@%d failed: %s", *failure.place, failure.offset, failure.reason)
+        self.engine.queue.clear()
+        self._outgoing.clear()
+        self._failed.clear()
+        if self._in_transaction:
+            self._producer.abort_transaction(TRANSACTION_SECONDS)
+            self._in_transaction = False
+        for state in self._states.values():
+            state.abort()
+        for place, partition in self._inputs.items():
+            self._consumer.seek(TopicPartition(*place, partition.rewind()))
+        self._careful[failure.place] = failure.offset

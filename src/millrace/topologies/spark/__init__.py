@@ -1,0 +1,1 @@
+"""Workers as tasks of a Spark job. The only room of topologies that imports PySpark."""
