@@ -16,7 +16,7 @@ from millrace.clock import Clock
 from millrace.cluster import identity
 from millrace.cluster.file_store import FileStore
 from millrace.cluster.image import BrokerImage
-from millrace.cluster.store import LiveTopics, MetadataStore
+from millrace.cluster.store import LiveGroupConfigs, LiveTopics, MetadataStore
 from millrace.config import BrokerConfig
 from millrace.coordinator.runtime import Runtime
 from millrace.disk import Disk
@@ -194,6 +194,7 @@ def open_node(
             partitions=partitions,
             create_topic=create_internal_topic,
             config=config,
+            group_config=LiveGroupConfigs(metadata, config),
             clock=clock,
             timers=timers,
         ),

@@ -38,3 +38,15 @@ def test_acls_are_refused_with_a_reason(broker: Broker) -> None:
     arguments = ["--bootstrap-server", broker.bootstrap, "--list"]
     refused = run_tool(f"{TOOLS}.AclCommand", arguments)
     assert "No Authorizer is configured on the broker" in refused.stdout + refused.stderr
+
+
+def test_configs_of_groups_are_set_and_described_the_same(run: Run, broker: Broker) -> None:
+    tool = "kafka.admin.ConfigCommand"
+    group = ("--entity-type", "groups", "--entity-name", "tool's group")
+    apache(broker, tool, "--alter", *group, "--add-config", "consumer.heartbeat.interval.ms=7000")
+    for arguments in (group, (*group, "--all"), group[:2]):
+        theirs = apache(broker, tool, "--describe", *arguments)
+        assert "consumer.heartbeat.interval.ms=7000" in theirs
+        assert run("configs", "--describe", *arguments).stdout == theirs
+    apache(broker, tool, "--alter", *group, "--delete-config", "consumer.heartbeat.interval.ms")
+    assert "7000" not in apache(broker, tool, "--describe", *group)

@@ -86,3 +86,27 @@ def test_an_invalid_value_is_rejected_with_the_brokers_message(run: Run, topic: 
     run("topics", "--create", "--topic", topic)
     result = run("configs", "--alter", "--topic", topic, "--add-config", "segment.bytes=many", fails=True)
     assert "segment.bytes" in result.stderr
+
+
+def test_a_groups_settings_are_changed_shown_and_removed(run: Run) -> None:
+    group = ("--entity-type", "groups", "--entity-name", "readers")
+    changed = run("configs", "--alter", *group, "--add-config", "consumer.session.timeout.ms=50000")
+    assert changed.stdout == "Completed updating config for group readers.\n"
+    synonyms = (
+        "DYNAMIC_GROUP_CONFIG:consumer.session.timeout.ms=50000, "
+        "DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000"
+    )
+    assert run("configs", "--describe", "--group", "readers").stdout.splitlines() == [
+        "Dynamic configs for group readers are:",
+        f"  consumer.session.timeout.ms=50000 sensitive=false synonyms={{{synonyms}}}",
+    ]
+    assert "Dynamic configs for group readers are:" in run("configs", "--describe", *group[:2]).stdout
+    run("configs", "--alter", "--group", "readers", "--delete-config", "consumer.session.timeout.ms")
+    missing = run("configs", "--describe", "--group", "readers").stdout
+    assert missing == "The group 'readers' doesn't exist and doesn't have dynamic config.\n"
+
+
+def test_a_groups_setting_beyond_the_brokers_limit_is_refused(run: Run) -> None:
+    added = ("--add-config", "consumer.session.timeout.ms=1")
+    refused = run("configs", "--alter", "--group", "readers", *added, fails=True)
+    assert "group.consumer.min.session.timeout.ms" in refused.stderr

@@ -13,7 +13,7 @@ from millrace.config import ConfigError
 from millrace.errors import Error, KafkaError
 from millrace.testing.disk import FaultyDisk
 
-from ..node import Node, OpenNode
+from ..node import Node, OpenNode, finish
 from ..records import batch
 
 
@@ -377,3 +377,15 @@ def test_a_topic_does_not_inherit_where_a_stray_of_its_name_began(node: Node) ->
     cluster = node.open()
     cluster.create_topic("orders", 1)
     assert cluster.partitions.leader("orders", 0).log.log_start_offset == 0
+
+
+# Configs of groups
+
+
+def test_configs_of_groups_outlive_a_restart(node: Node) -> None:
+    opened = node.open()
+    finish(opened.node.metadata.set_group_configs("readers", {"consumer.session.timeout.ms": "50000"}))
+    finish(opened.node.metadata.set_group_configs("gone", {"consumer.session.timeout.ms": "50000"}))
+    finish(opened.node.metadata.set_group_configs("gone", {}))
+    reopened = node.reopen()
+    assert reopened.image.group_configs == {"readers": {"consumer.session.timeout.ms": "50000"}}

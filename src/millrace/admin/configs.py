@@ -1,12 +1,16 @@
-"""Configuration of topics, brokers and broker loggers: describes and alters it."""
+"""Configuration of topics, brokers, broker loggers and groups: lists, describes and alters it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
 from millrace.client import NO_NODE, Client, Connection, Outcomes
+from millrace.errors import check
 from millrace.wire.messages import describe_configs as describe_api
 from millrace.wire.messages import incremental_alter_configs as alter_api
+from millrace.wire.messages import list_config_resources as list_api
+
+_TYPES_VERSION = 1
 
 BROKER_DEFAULTS = ""
 """The resource name of the defaults of all brokers."""
@@ -18,6 +22,7 @@ class ResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+    GROUP = 32
 
 
 class ConfigSource(IntEnum):
@@ -45,7 +50,7 @@ class ConfigOperation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """A topic, a broker, the defaults of all brokers, or a broker's loggers."""
+    """A topic, a broker, the defaults of all brokers, a broker's loggers, or a group."""
 
     type: ResourceType
     name: str
@@ -53,7 +58,8 @@ class ConfigResource:
     @property
     def node_id(self) -> int:
         """The broker that alone knows this configuration; NO_NODE if all do."""
-        is_only_there = self.type is not ResourceType.TOPIC and self.name != BROKER_DEFAULTS
+        of_broker = self.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+        is_only_there = of_broker and self.name != BROKER_DEFAULTS
         return int(self.name) if is_only_there else NO_NODE
 
 
@@ -94,6 +100,19 @@ class ConfigChange:
 def topic_resource(name: str) -> ConfigResource:
     """The configuration of a topic."""
     return ConfigResource(ResourceType.TOPIC, name)
+
+
+async def list_configured(client: Client, resource_type: ResourceType) -> list[str]:
+    """The names of the resources of a type that have configuration of their own."""
+
+    async def call(connection: Connection, types: list[ResourceType]) -> Outcomes[ResourceType, list[str]]:
+        request = list_api.ListConfigResourcesRequest(resource_types=[int(resource_type)])
+        response = await connection.send(request, list_api.ListConfigResourcesResponse, lowest=_TYPES_VERSION)
+        check(response.error_code)
+        names = sorted(resource.resource_name for resource in response.config_resources)
+        return Outcomes(dict.fromkeys(types, names))
+
+    return (await client.call_controller([resource_type], call))[resource_type]
 
 
 async def describe_configs(

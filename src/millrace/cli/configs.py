@@ -1,4 +1,4 @@
-"""`millrace configs`: Kafka's kafka-configs, for topics, brokers and their loggers."""
+"""`millrace configs`: Kafka's kafka-configs, for topics, brokers, their loggers and groups."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,9 @@ from millrace.admin.configs import (
     ResourceType,
     alter_configs,
     describe_configs,
+    list_configured,
 )
+from millrace.admin.groups import list_groups
 from millrace.admin.topics import list_topics
 from millrace.cli.terminal.errors import CommandError
 from millrace.cli.terminal.options import KafkaCommand, Target, broker_options, exactly_one, read_properties
@@ -27,8 +29,9 @@ TYPES = {
     "topics": ResourceType.TOPIC,
     "brokers": ResourceType.BROKER,
     "broker-loggers": ResourceType.BROKER_LOGGER,
+    "groups": ResourceType.GROUP,
 }
-LATER_TYPES = ("clients", "users", "ips", "groups", "client-metrics")
+LATER_TYPES = ("clients", "users", "ips", "client-metrics")
 
 # A comma inside square brackets belongs to the value.
 _COMMA = re.compile(r",(?![^\[\]]*\])")
@@ -39,7 +42,7 @@ _COMMA = re.compile(r",(?![^\[\]]*\])")
 @click.option("--describe", is_flag=True, help="Show the settings.")
 @click.option("--alter", is_flag=True, help="Change settings.")
 @click.option("--entity-type", metavar="|".join(TYPES), help="Kind of resource.")
-@click.option("--entity-name", metavar="NAME", help="Name of the topic, or id of the broker.")
+@click.option("--entity-name", metavar="NAME", help="Name of the topic or group, or id of the broker.")
 @click.option("--entity-default", is_flag=True, help="The defaults of all brokers.")
 @click.option("--topic", metavar="NAME", help="Short for --entity-type topics --entity-name NAME.")
 @click.option("--broker", metavar="ID", help="Short for --entity-type brokers --entity-name ID.")
@@ -47,6 +50,7 @@ _COMMA = re.compile(r",(?![^\[\]]*\])")
 @click.option(
     "--broker-logger", metavar="ID", help="Short for --entity-type broker-loggers --entity-name ID."
 )
+@click.option("--group", metavar="NAME", help="Short for --entity-type groups --entity-name NAME.")
 @click.option("--all", "describe_all", is_flag=True, help="Show all settings, including defaults.")
 @click.option("--add-config", metavar="K=V,K=[V,V],...", help="Settings to add or change.")
 @click.option(
@@ -66,17 +70,18 @@ def command(
     broker: str | None,
     broker_defaults: bool,
     broker_logger: str | None,
+    group: str | None,
     describe_all: bool,
     add_config: str | None,
     add_config_file: Path | None,
     delete_config: str | None,
     force: bool,
 ) -> None:
-    """Show and change the configuration of topics and brokers."""
+    """Show and change the configuration of topics, brokers and groups."""
     action = exactly_one(describe=describe, alter=alter)
     if entity_default or broker_defaults:
         entity_name = BROKER_DEFAULTS
-    short_forms = {"topics": topic, "brokers": broker, "broker-loggers": broker_logger}
+    short_forms = {"topics": topic, "brokers": broker, "broker-loggers": broker_logger, "groups": group}
     for kind, name in short_forms.items():
         if name is not None:
             entity_type, entity_name = kind, name
@@ -99,7 +104,7 @@ def command(
 
 def _resource_type(entity_type: str | None) -> ResourceType:
     if entity_type is None:
-        raise CommandError("name the resource: --topic NAME, --broker ID or --entity-type TYPE")
+        raise CommandError("name the resource: --topic NAME, --broker ID, --group NAME or --entity-type TYPE")
     if entity_type in LATER_TYPES:
         raise CommandError(
             f"settings of {entity_type} are not supported yet; supported are {', '.join(TYPES)}"
@@ -113,6 +118,9 @@ def _check_name(resource_type: ResourceType, name: str) -> None:
     if resource_type is ResourceType.TOPIC:
         if not name:
             raise CommandError("topics have no defaults of their own; set them with --broker-defaults")
+    elif resource_type is ResourceType.GROUP:
+        if not name:
+            raise CommandError("groups have no defaults of their own; set the broker's group.consumer.*")
     elif name and not name.isdecimal():
         raise CommandError(f"{name!r} is not a broker id")
 
@@ -147,6 +155,9 @@ def _kind(resource_type: ResourceType) -> str:
 async def _entities(client: Client, resource_type: ResourceType) -> list[str]:
     if resource_type is ResourceType.TOPIC:
         return list(await list_topics(client))
+    if resource_type is ResourceType.GROUP:
+        existing = [group.group_id for group in await list_groups(client)]
+        return sorted({*existing, *await list_configured(client, resource_type)})
     broker_ids = [str(broker_id) for broker_id in (await describe_cluster(client)).broker_ids]
     return [*broker_ids, BROKER_DEFAULTS] if resource_type is ResourceType.BROKER else broker_ids
 
@@ -156,6 +167,8 @@ def _is_dynamic(resource: ConfigResource, entry: ConfigEntry) -> bool:
         return True
     if resource.type is ResourceType.TOPIC:
         return entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    if resource.type is ResourceType.GROUP:
+        return entry.source is ConfigSource.DYNAMIC_GROUP_CONFIG
     if resource.name == BROKER_DEFAULTS:
         return entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return entry.source is ConfigSource.DYNAMIC_BROKER_CONFIG

@@ -4,7 +4,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from millrace.config import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerConfig, ConfigError, Kind, Option, Scope
+from millrace.config import (
+    BROKER_OPTIONS,
+    GROUP_OPTIONS,
+    TOPIC_OPTIONS,
+    BrokerConfig,
+    ConfigError,
+    Kind,
+    Option,
+    Scope,
+)
+from millrace.config.group import check_group_configs, group_config
 from millrace.config.known import find_broker_option, inert_options, nearest_broker_option
 from millrace.errors import Error, KafkaError
 
@@ -18,6 +28,7 @@ class ConfigSource(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    DYNAMIC_GROUP = 8
 
 
 class Operation(IntEnum):
@@ -78,6 +89,31 @@ def describe_topic(config: BrokerConfig, configs: Mapping[str, str]) -> list[Con
                 name=option.name,
                 value=value,
                 source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+                kind=option.kind,
+                doc=option.doc,
+                synonyms=synonyms,
+            )
+        )
+    return entries
+
+
+def describe_group(config: BrokerConfig, configs: Mapping[str, str]) -> list[ConfigEntry]:
+    """All configs of a group, whose own settings are `configs`."""
+    resolved = group_config(config, configs)
+    entries = []
+    for option in GROUP_OPTIONS.values():
+        value = option.text(getattr(resolved, option.attribute))
+        if option.synonyms:
+            synonyms = _synonyms(config, option.synonyms)
+        else:
+            synonyms = (Synonym(option.name, option.text(option.default), ConfigSource.DEFAULT),)
+        if option.name in configs:
+            synonyms = (Synonym(option.name, value, ConfigSource.DYNAMIC_GROUP), *synonyms)
+        entries.append(
+            ConfigEntry(
+                name=option.name,
+                value=value,
+                source=synonyms[0].source,
                 kind=option.kind,
                 doc=option.doc,
                 synonyms=synonyms,
@@ -244,6 +280,14 @@ def check_broker_settings(
             option.parse(settings[name])
         except ConfigError as error:
             raise KafkaError(Error.INVALID_REQUEST, str(error)) from error
+
+
+def check_group_settings(config: BrokerConfig, settings: Mapping[str, str]) -> None:
+    """Refuse settings that a group must not have."""
+    try:
+        check_group_configs(config, settings)
+    except ConfigError as error:
+        raise KafkaError(Error.INVALID_CONFIG, str(error)) from error
 
 
 def _broker_option(name: str) -> Option:

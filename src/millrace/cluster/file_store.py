@@ -8,9 +8,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 
-from millrace.cluster.configs import check_broker_settings
+from millrace.cluster.configs import check_broker_settings, check_group_settings
 from millrace.cluster.image import ALL_BROKERS, BrokerImage, ClusterImage, TopicImage
 from millrace.cluster.store import PartitionStates, Subscriber
 from millrace.cluster.topic_files import TopicFiles
@@ -47,12 +48,14 @@ class FileStore:
         self._run_in_thread = run_in_thread
         self._files = TopicFiles(log_dir.path / "metadata" / "topics", log_dir.disk, config.node_id)
         self._broker_configs_path = log_dir.path / "metadata" / "broker-configs.json"
+        self._group_configs_path = log_dir.path / "metadata" / "group-configs.json"
         self._subscribers: list[Subscriber] = []
         self._changing = asyncio.Lock()
         self._image = ClusterImage(
             cluster_id,
             controller=config.node_id,
-            broker_configs=self._read_broker_configs(),
+            broker_configs=_read_configs(self._broker_configs_path),
+            group_configs=_read_configs(self._group_configs_path),
             deleting=MappingProxyType({topic.topic_id: topic.name for topic in self._files.deleting()}),
         )
         if self._files.created:
@@ -178,14 +181,21 @@ class FileStore:
             self._check_topics_with(image)
             if validate_only:
                 return
-            content = {name: dict(configs) for name, configs in image.broker_configs.items()}
-            await self._write(
-                lambda: self._disk.replace(
-                    self._broker_configs_path, json.dumps(content, indent=2).encode() + b"\n"
-                )
-            )
+            await self._write_configs(self._broker_configs_path, image.broker_configs)
             self._image = image
             self._config.set_dynamic(*self._layers(image))
+        await self._announce()
+
+    async def set_group_configs(
+        self, group: str, settings: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
+        async with self._changing:
+            check_group_settings(self._config, settings)
+            if validate_only or settings == self._image.group_configs.get(group, {}):
+                return
+            image = self._image.with_group_configs(group, MappingProxyType(dict(settings)))
+            await self._write_configs(self._group_configs_path, image.group_configs)
+            self._image = image
         await self._announce()
 
     def _check_topics_with(self, image: ClusterImage) -> None:
@@ -201,17 +211,9 @@ class FileStore:
         configs = image.broker_configs
         return dict(configs.get(ALL_BROKERS, {})), dict(configs.get(str(self._config.node_id), {}))
 
-    def _read_broker_configs(self) -> Mapping[str, Mapping[str, str]]:
-        try:
-            content = json.loads(self._broker_configs_path.read_bytes())
-            return MappingProxyType({str(broker): dict(settings) for broker, settings in content.items()})
-        except FileNotFoundError:
-            return MappingProxyType({})
-        except (ValueError, TypeError, AttributeError) as error:
-            raise OSError(
-                f"the dynamic broker configs in {self._broker_configs_path} cannot be read ({error}); "
-                "repair or remove the file"
-            ) from error
+    async def _write_configs(self, path: Path, configs: Mapping[str, Mapping[str, str]]) -> None:
+        content = {name: dict(settings) for name, settings in configs.items()}
+        await self._write(lambda: self._disk.replace(path, json.dumps(content, indent=2).encode() + b"\n"))
 
     async def _write(self, write: Callable[[], object]) -> None:
         """Write metadata off the loop. A failed write is the client's to know."""
@@ -222,6 +224,19 @@ class FileStore:
             raise KafkaError(
                 Error.KAFKA_STORAGE_ERROR, f"the broker cannot write its metadata: {error}"
             ) from error
+
+
+def _read_configs(path: Path) -> Mapping[str, Mapping[str, str]]:
+    """Dynamic configs by broker or group."""
+    try:
+        content = json.loads(path.read_bytes())
+        return MappingProxyType({str(name): dict(settings) for name, settings in content.items()})
+    except FileNotFoundError:
+        return MappingProxyType({})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise OSError(
+            f"the dynamic configs in {path} cannot be read ({error}); repair or remove the file"
+        ) from error
 
 
 def _epochs(topic: TopicImage) -> list[int]:

@@ -95,6 +95,8 @@ class ClusterImage:
     """The same topics by their ids."""
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
     """Dynamic configs by broker, and under ALL_BROKERS the cluster-wide ones."""
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
+    """The configs of groups that have some of their own."""
     deleting: Mapping[bytes, str] = field(default_factory=_nothing)
     """Ids and names of deleted topics whose files may still exist."""
     version: int = 0
@@ -181,6 +183,11 @@ class ClusterImage:
 
     def with_broker_configs(self, broker: str, configs: Mapping[str, str]) -> ClusterImage:
         return replace(self, broker_configs=_with(self.broker_configs, broker, configs))
+
+    def with_group_configs(self, group: str, configs: Mapping[str, str]) -> ClusterImage:
+        if not configs:
+            return replace(self, group_configs=_without(self.group_configs, group))
+        return replace(self, group_configs=_with(self.group_configs, group, configs))
 
 
 def _with(mapping: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:

@@ -1,4 +1,4 @@
-"""The resources that have configs: topics, brokers and the broker's loggers, described and altered alike."""
+"""The resources that have configs: topics, brokers, their loggers and groups, described and altered alike."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -9,6 +9,7 @@ from millrace.cluster.configs import (
     apply_changes,
     describe_broker,
     describe_broker_defaults,
+    describe_group,
     describe_topic,
     replacement,
 )
@@ -16,7 +17,7 @@ from millrace.cluster.image import ALL_BROKERS, ClusterImage, TopicImage
 from millrace.cluster.loggers import alter_loggers, describe_loggers
 from millrace.cluster.store import MetadataStore
 from millrace.cluster.topic_rules import check_topic_name
-from millrace.config import TOPIC_OPTIONS, BrokerConfig
+from millrace.config import GROUP_OPTIONS, TOPIC_OPTIONS, BrokerConfig
 from millrace.config.known import find_broker_option
 from millrace.errors import Error, KafkaError
 
@@ -45,6 +46,10 @@ def describe(image: ClusterImage, config: BrokerConfig, resource_type: int, name
         case ResourceType.BROKER_LOGGER:
             _check_broker(config, name)
             return describe_loggers()
+        case ResourceType.GROUP:
+            if not name:
+                raise KafkaError(Error.INVALID_REQUEST, "Group name must not be empty")
+            return describe_group(config, image.group_configs.get(name, {}))
     raise _unexpected(resource_type)
 
 
@@ -71,6 +76,11 @@ async def alter(
         case ResourceType.BROKER_LOGGER:
             _check_broker(config, name)
             alter_loggers(changes, validate_only=validate_only)
+        case ResourceType.GROUP:
+            _check_group(name)
+            current = metadata.image.group_configs.get(name, {})
+            settings = apply_changes(current, changes, GROUP_OPTIONS.get)
+            await metadata.set_group_configs(name, settings, validate_only=validate_only)
         case _:
             raise _unexpected(resource_type)
 
@@ -93,6 +103,9 @@ async def replace(
         case ResourceType.BROKER:
             _check_broker(config, name, or_all=True)
             await metadata.set_broker_configs(name, settings, validate_only=validate_only)
+        case ResourceType.GROUP:
+            _check_group(name)
+            await metadata.set_group_configs(name, settings, validate_only=validate_only)
         case _:
             raise _unexpected(resource_type)
 
@@ -104,6 +117,8 @@ def names(image: ClusterImage, resource_type: ResourceType) -> list[str]:
             return list(image.topics)
         case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
             return [str(broker) for broker in image.brokers]
+        case ResourceType.GROUP:
+            return list(image.group_configs)
         case _:
             return []
 
@@ -115,6 +130,11 @@ def _topic(image: ClusterImage, name: str) -> TopicImage:
     if name not in image.topics:
         raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     return image.topics[name]
+
+
+def _check_group(name: str) -> None:
+    if not name:
+        raise KafkaError(Error.INVALID_REQUEST, "Default group resources are not allowed.")
 
 
 def _check_broker(config: BrokerConfig, name: str, *, or_all: bool = False) -> None:

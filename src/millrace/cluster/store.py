@@ -7,6 +7,8 @@ from typing import Protocol, TypeAlias
 
 from millrace.cluster.image import BrokerImage, ClusterImage, PartitionState, TopicImage
 from millrace.cluster.topic_rules import DEFAULT
+from millrace.config import BrokerConfig, GroupConfig
+from millrace.config.group import group_config
 
 Subscriber: TypeAlias = Callable[[ClusterImage], Awaitable[None]]
 """Acts on a new image. It may be called again before it has finished with the one before."""
@@ -71,8 +73,42 @@ class MetadataStore(Protocol):
     ) -> None:
         """Replace what is set dynamically on a broker, or under ALL_BROKERS on all of them."""
 
+    async def set_group_configs(
+        self, group: str, settings: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
+        """Replace what is set on a group, whether or not the group exists."""
+
     async def alter_partitions(self, states: PartitionStates) -> None:
         """Replace the states of partitions: leaders, epochs, in-sync and offline replicas."""
+
+
+class LiveGroupConfigs:
+    """The configs of groups by a store's newest image, resolved."""
+
+    def __init__(self, store: MetadataStore, config: BrokerConfig) -> None:
+        self._store = store
+        self._config = config
+        self._seen = ClusterImage()
+        self._resolved: dict[str | None, GroupConfig] = {}
+
+    def __call__(self, group: str) -> GroupConfig:
+        image = self._store.image
+        if image is not self._seen:
+            self._notice(image)
+        configured = group if group in image.group_configs else None
+        resolved = self._resolved.get(configured)
+        if resolved is None:
+            overrides = {} if configured is None else image.group_configs[configured]
+            resolved = self._resolved[configured] = group_config(self._config, overrides)
+        return resolved
+
+    def _notice(self, image: ClusterImage) -> None:
+        before, self._seen = self._seen, image
+        if (
+            image.group_configs is not before.group_configs
+            or image.broker_configs is not before.broker_configs
+        ):
+            self._resolved = {}
 
 
 class LiveTopics:

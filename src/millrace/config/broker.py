@@ -63,6 +63,15 @@ class BrokerConfig:
     group_consumer_heartbeat_interval_ms: int = integer(
         5 * SECOND_MS, "How often members of the consumer protocol are told to heartbeat.", at_least=1
     )
+    group_consumer_max_assignment_interval_ms: int = integer(
+        15 * SECOND_MS, "Largest consumer.assignment.interval.ms that a group may set.", at_least=0
+    )
+    group_consumer_max_heartbeat_interval_ms: int = integer(
+        15 * SECOND_MS, "Largest consumer.heartbeat.interval.ms that a group may set.", at_least=1
+    )
+    group_consumer_max_session_timeout_ms: int = integer(
+        60 * SECOND_MS, "Largest consumer.session.timeout.ms that a group may set.", at_least=1
+    )
     group_consumer_max_size: int = integer(
         INT_MAX, "Most members of one group of the consumer protocol.", at_least=1
     )
@@ -70,6 +79,15 @@ class BrokerConfig:
         "bidirectional",
         "Which way groups in use may go between the classic and the consumer protocol.",
         choices=("disabled", "downgrade", "upgrade", "bidirectional"),
+    )
+    group_consumer_min_assignment_interval_ms: int = integer(
+        0, "Smallest consumer.assignment.interval.ms that a group may set.", at_least=0
+    )
+    group_consumer_min_heartbeat_interval_ms: int = integer(
+        5 * SECOND_MS, "Smallest consumer.heartbeat.interval.ms that a group may set.", at_least=1
+    )
+    group_consumer_min_session_timeout_ms: int = integer(
+        45 * SECOND_MS, "Smallest consumer.session.timeout.ms that a group may set.", at_least=1
     )
     group_consumer_session_timeout_ms: int = integer(
         45 * SECOND_MS, "How long a member of the consumer protocol may be silent.", at_least=1

@@ -81,12 +81,6 @@ delete.records.purgatory.purge.interval.requests int 1
 early.start.listeners list -
 fetch.purgatory.purge.interval.requests int 1000
 follower.fetch.last.tiered.offset.enable boolean false dynamic
-group.consumer.max.assignment.interval.ms int 15000
-group.consumer.max.heartbeat.interval.ms int 15000
-group.consumer.max.session.timeout.ms int 60000
-group.consumer.min.assignment.interval.ms int 0
-group.consumer.min.heartbeat.interval.ms int 5000
-group.consumer.min.session.timeout.ms int 45000
 group.coordinator.append.linger.ms int -1
 group.coordinator.background.threads int 2
 group.coordinator.cached.buffer.max.bytes int 1048588 dynamic

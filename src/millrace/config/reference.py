@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from .broker import BROKER_OPTIONS
+from .group import GROUP_OPTIONS
 from .known import inert_options
 from .options import Option, Scope
 from .topic import TOPIC_OPTIONS
@@ -28,6 +29,11 @@ Where a default or a limit differs from Apache Kafka 4.3:
 | `max.connections`, `producer.id.expiration.ms` | at start | dynamic | |
 """
 
+_GROUPS = """\
+Set per group. Those of share and streams groups are kept although such groups are not served yet. Broker
+options bound some of them: `group.consumer.min.session.timeout.ms`, for example.
+"""
+
 
 def render() -> str:
     """The whole page as Markdown."""
@@ -38,6 +44,9 @@ def render() -> str:
             "## Topic options\n",
             "Set per topic. The broker option is the default for topics that do not set it themselves.\n",
             _table(TOPIC_OPTIONS.values(), "broker option", _broker_options_of),
+            "\n## Group options\n",
+            _GROUPS,
+            _table(GROUP_OPTIONS.values(), "broker option", _broker_options_of),
             "\n## Broker options\n",
             "`dynamic` options can be altered while the broker runs; others are read at its start.\n",
             _table(BROKER_OPTIONS.values(), "change", _change_of),

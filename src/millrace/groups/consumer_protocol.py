@@ -29,7 +29,7 @@ from millrace.groups.consumer_member import (
     by_topic,
 )
 from millrace.groups.consumer_request import check_epoch, check_request, owned_partitions
-from millrace.groups.consumer_sessions import Sessions
+from millrace.groups.consumer_sessions import GroupConfigOf, Sessions
 from millrace.groups.draft import Draft
 from millrace.groups.group import Topics
 from millrace.groups.reconciliation import Owned, Target, reconcile
@@ -62,6 +62,7 @@ class ConsumerProtocol:
         *,
         topics: Topics,
         config: BrokerConfig,
+        group_config: GroupConfigOf,
         clock: Clock,
         timers: Timers,
     ) -> None:
@@ -69,9 +70,10 @@ class ConsumerProtocol:
         self.config = config
         self.sessions = Sessions(
             lambda group_id, member_id, reason: self.fence(group_id, [member_id], reason),
-            config=config,
+            group_config=group_config,
             timers=timers,
         )
+        self._group_config = group_config
         self._runtime = runtime
         self._classic = classic
         self._clock = clock
@@ -217,7 +219,7 @@ class ConsumerProtocol:
 
     def _may_assign(self, group: ConsumerGroup) -> bool:
         """Members that come and go together are provided for together."""
-        interval_ms = self.config.group_consumer_assignment_interval_ms
+        interval_ms = self._group_config(group.group_id).consumer_assignment_interval_ms
         since_ms = group.assignment_timestamp_ms
         return not since_ms or self._clock.now_ms() >= since_ms + interval_ms
 
@@ -242,7 +244,7 @@ class ConsumerProtocol:
             or member.state is MemberState.UNRELEASED_PARTITIONS
             or (member.topic_regex and member.topic_regex not in group.resolved)
         )
-        interval_ms = self.config.group_consumer_heartbeat_interval_ms
+        interval_ms = self._group_config(group.group_id).consumer_heartbeat_interval_ms
         return min(interval_ms, WAITING_INTERVAL_MS) if is_waiting else interval_ms
 
     # Writing

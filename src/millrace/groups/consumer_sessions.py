@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from enum import StrEnum
 
-from millrace.config import BrokerConfig
+from millrace.config import GroupConfig
 from millrace.errors import KafkaError
 from millrace.groups.consumer import ConsumerGroup
 from millrace.groups.consumer_member import ConsumerMember, MemberState
@@ -18,6 +18,9 @@ RETRY_MS = 500
 
 Fence = Callable[[str, str, str], None]
 """Takes a member out of a group: group id, member id, reason."""
+
+GroupConfigOf = Callable[[str], GroupConfig]
+"""The configuration of a group at present."""
 
 
 class Wait(StrEnum):
@@ -32,9 +35,9 @@ class Wait(StrEnum):
 class Sessions:
     """Owned by the broker loop; not thread-safe."""
 
-    def __init__(self, fence: Fence, *, config: BrokerConfig, timers: Timers) -> None:
+    def __init__(self, fence: Fence, *, group_config: GroupConfigOf, timers: Timers) -> None:
         self._fence = fence
-        self._config = config
+        self._group_config = group_config
         self._timers = timers
         self._joins_owed: set[tuple[str, str]] = set()
 
@@ -51,10 +54,10 @@ class Sessions:
 
     def keep_alive(self, group_id: str, member: ConsumerMember) -> None:
         """A member was heard of; those of the classic protocol have chosen how long they may be silent."""
-        classic = member.classic
-        timeout_ms = (
-            self._config.group_consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
-        )
+        if member.classic is None:
+            timeout_ms = self._group_config(group_id).consumer_session_timeout_ms
+        else:
+            timeout_ms = member.classic.session_timeout_ms
         self._expect(Wait.SESSION, group_id, member.member_id, timeout_ms, "it was not heard of in time")
 
     def watch_revocation(self, group_id: str, member: ConsumerMember) -> None:

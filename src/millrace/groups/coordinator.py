@@ -14,6 +14,7 @@ from millrace.coordinator.runtime import Runtime
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic_protocol import ClassicProtocol
 from millrace.groups.consumer_protocol import ConsumerProtocol
+from millrace.groups.consumer_sessions import GroupConfigOf
 from millrace.groups.group import Commit, Group, Topics
 from millrace.groups.mixed import MixedProtocol
 from millrace.groups.offsets import (
@@ -62,6 +63,7 @@ class Groups:
         partitions: HostedPartitions,
         create_topic: CreateTopic,
         config: BrokerConfig,
+        group_config: GroupConfigOf,
         clock: Clock,
         timers: Timers,
     ) -> None:
@@ -86,7 +88,13 @@ class Groups:
         self.classic = ClassicProtocol(self.runtime, config=config, clock=clock, timers=timers)
         self.on_loaded.append(self.classic.on_loaded)
         self.consumer = ConsumerProtocol(
-            self.runtime, self.classic, topics=topics, config=config, clock=clock, timers=timers
+            self.runtime,
+            self.classic,
+            topics=topics,
+            config=config,
+            group_config=group_config,
+            clock=clock,
+            timers=timers,
         )
         self.classic.other_protocol = MixedProtocol(self.consumer)
         self.on_loaded.append(self.consumer.on_loaded)

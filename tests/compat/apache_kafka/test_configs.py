@@ -9,11 +9,13 @@ from millrace.wire.messages.describe_configs import DescribeConfigsRequest, Desc
 from millrace.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from millrace.wire.messages.list_config_resources import ListConfigResourcesRequest
 
-from .twins import Twins
+from ...waiting import until
+from .twins import Peer, Twins
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
+GROUP = ResourceType.GROUP
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 Resource = tuple[int, str]
@@ -29,6 +31,7 @@ BROKERS_OWN = {
     *("principal.builder.class", "remote.log.metadata.manager.class.name", "log.initial.task.delay.ms"),
     *("max.connections", "producer.id.expiration.ms", "queued.max.request.bytes"),
     *("min.insync.replicas", "millrace.busy.poll.us", "millrace.fetch.pacing.enable"),
+    "millrace.queued.max.response.bytes",
 }
 
 
@@ -217,3 +220,82 @@ def test_a_brokers_setting_is_what_topics_inherit(twins: Twins) -> None:
     for resource in ((BROKER, "1"), (BROKER, "")):
         twins.agree(altered((resource, [("log.retention.ms", DELETE, None)])), 1)
         inherited()
+
+
+def test_describing_groups(twins: Twins) -> None:
+    for keys in (None, [], ["consumer.session.timeout.ms", "no.such"]):
+        twins.agree_in_all(described((GROUP, "described", keys)))
+        twins.agree_in_all(described((GROUP, "described", keys), synonyms=True))
+    twins.agree_in_all(described((GROUP, "", None)))
+
+
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        [(SESSION, SET, "50000")],
+        [(SESSION, SET, "50000"), (HEARTBEAT, SET, "6000")],
+        [(SESSION, SET, "44999")],
+        [(SESSION, SET, "60001")],
+        [(SESSION, SET, "x")],
+        [(SESSION, SET, None)],
+        [(SESSION, DELETE, None)],
+        [(SESSION, APPEND, "1")],
+        [(SESSION, SET, "50000"), (SESSION, SET, "51000")],
+        [(HEARTBEAT, SET, "4999")],
+        [(HEARTBEAT, SET, "15001")],
+        [("no.such", SET, "1")],
+        [("no.such", DELETE, None)],
+        [("consumer.assignment.interval.ms", SET, "15001")],
+        [("share.auto.offset.reset", SET, "by_duration:PT1H")],
+        [("share.auto.offset.reset", SET, "by_duration:bogus")],
+        [("share.auto.offset.reset", SET, "by_duration:P1DT2H3M4.5S")],
+        [("share.auto.offset.reset", SET, "by_duration:-PT1H")],
+        [("share.auto.offset.reset", SET, "by_duration:P")],
+        [("share.isolation.level", SET, "read_committed")],
+        [("share.isolation.level", SET, "bogus")],
+        [("share.renew.acknowledge.enable", SET, "bogus")],
+        [("share.record.lock.duration.ms", SET, "14999")],
+        [("share.delivery.count.limit", SET, "11")],
+        [("share.partition.max.record.locks", SET, "4001")],
+        [("streams.num.standby.replicas", SET, "3")],
+        [("streams.session.timeout.ms", SET, "45001")],
+        [("streams.initial.rebalance.delay.ms", SET, "-1")],
+    ],
+    ids=repr,
+)
+def test_altering_groups(twins: Twins, ops: list[Op], request: pytest.FixtureRequest) -> None:
+    name = f"altered {abs(hash(request.node.name))}"
+    twins.agree(altered(((GROUP, name), [(SESSION, SET, "46000")])), 1)
+    twins.agree(altered(((GROUP, name), ops)), 1)
+    twins.agree_soon(described((GROUP, name, None), synonyms=True), 4)
+
+
+def test_replacing_the_configs_of_groups(twins: Twins) -> None:
+    for configs in (
+        {SESSION: "50000"},
+        {HEARTBEAT: "6000"},
+        {SESSION: "1"},
+        {SESSION: None},
+        {"no.such": "1"},
+        {},
+    ):
+        for name in ("replaced", ""):
+            twins.agree(replaced(((GROUP, name), configs)), 2)
+        twins.agree_soon(described((GROUP, "replaced", None), synonyms=True), 4)
+
+
+def test_groups_with_configs_are_listed(twins: Twins) -> None:
+    twins.agree(altered(((GROUP, "listed/a group"), [(SESSION, SET, "46000")])), 1)
+    for peer in twins:
+        until(lambda peer=peer: "listed/a group" in names_of_groups(peer))
+    twins.agree(altered(((GROUP, "listed/a group"), [(SESSION, DELETE, None)])), 1)
+    for peer in twins:
+        until(lambda peer=peer: "listed/a group" not in names_of_groups(peer))
+
+
+def names_of_groups(peer: Peer) -> list[str]:
+    listed = peer.ask(ListConfigResourcesRequest([GROUP]), 1).config_resources
+    return [resource.resource_name for resource in listed]
