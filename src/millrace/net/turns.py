@@ -10,7 +10,7 @@ from millrace.clock import Clock
 
 # Connections in the queue handle requests for this long before the broker looks for new ones.
 ROUND_SECONDS = 0.002
-# A turn in the queue takes at least this long: replies are sent at the end of a turn, at best many at once.
+# A turn takes at least this long, if there are enough requests: its replies are sent together.
 MIN_TURN_SECONDS = 0.000_25
 
 
@@ -48,8 +48,8 @@ class Turns:
             self._schedule()
 
     def turn_seconds(self) -> float:
-        """How long a turn outside the queue may take."""
-        return ROUND_SECONDS / (1 + len(self._queue))
+        """How long a turn may take that begins now, beside those in the queue."""
+        return max(ROUND_SECONDS / (1 + len(self._queue)), MIN_TURN_SECONDS)
 
     def _schedule(self) -> None:
         self._is_scheduled = True
@@ -58,10 +58,9 @@ class Turns:
     def _run(self) -> None:
         now = self._clock.monotonic()
         round_ends = now + ROUND_SECONDS
-        turn_seconds = max(ROUND_SECONDS / len(self._queue), MIN_TURN_SECONDS)
         try:
             for _ in range(len(self._queue)):
-                self._queue.popleft().take_turn(now + turn_seconds)
+                self._queue.popleft().take_turn(now + self.turn_seconds())
                 now = self._clock.monotonic()
                 if now >= round_ends:
                     break
