@@ -104,6 +104,21 @@ async def test_a_request_without_a_reply_does_not_delay_the_next() -> None:
         assert await client.read_frame() == b"answered"
 
 
+@pytest.mark.parametrize("empty", range(4))
+async def test_a_reply_may_have_empty_chunks(empty: int, tmp_path: Path) -> None:
+    path = tmp_path / "segment.log"
+    path.write_bytes(b"from a file")
+
+    def dispatch(request: memoryview) -> Reply:
+        chunks = [struct.pack(">i", 21), FileSlice(io.FileIO(path), 0, 11), b"from memory"[1:]]
+        return [*chunks[:empty], b"", *chunks[empty:]]
+
+    async with serving(dispatch) as (_, port), clients(port, 1) as (client,):
+        for _ in range(3):
+            await client.send(frame(b"question"))
+            assert await client.read_frame() == b"from a filerom memory"
+
+
 async def test_a_long_pipeline_is_answered_whole_and_in_order() -> None:
     async with serving(echo) as (_, port), clients(port, 1) as (client,):
         payloads = [b"%08d" % number for number in range(5 * BUFFERS_PER_SEND + 3)]
@@ -191,7 +206,7 @@ async def test_sending_much_lets_other_clients_have_their_turn(
 
 
 class Amplifier:
-    """Answers with far more than it is asked, and counts."""
+    """Returns large replies and counts the requests."""
 
     def __init__(self, reply_bytes: int) -> None:
         self.handled = 0

@@ -73,12 +73,14 @@ class Outbox:
         chunks = self.chunks
         self.bytes_sent += sent
         self.bytes_in_memory -= sent
-        while sent:
+        while chunks:
             chunk = chunks[0]
-            assert isinstance(chunk, BYTES)
+            if not isinstance(chunk, BYTES):
+                return
             if sent < len(chunk):
                 chunks[0] = memoryview(chunk)[sent:]
                 return
+            # Empty chunks go along with those before them.
             sent -= len(chunk)
             chunks.popleft()
 
