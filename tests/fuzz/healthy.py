@@ -1,4 +1,4 @@
-"""A well-behaved client that works beside the others, and complains when it is disturbed."""
+"""A well-behaved client that fails its test if other clients disturb it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ PATIENCE_SECONDS = 20.0
 
 
 class HealthyClient:
-    """Sends a record, sees it acknowledged, reads it back, and again, as long as the block lasts."""
+    """Sends records and reads them back, one after the other, for as long as the block lasts."""
 
     def __init__(self, bootstrap: str) -> None:
         self.rounds = 0
         self.slowest_seconds = 0.0
-        self._troubles: list[str] = []
+        self._failures: list[str] = []
         self._acknowledged: list[int] = []
         self._stopping = threading.Event()
         admin = AdminClient({"bootstrap.servers": bootstrap})
         with contextlib.suppress(KafkaException):
-            # It may be there from the last time.
+            # It may exist already.
             admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(PATIENCE_SECONDS)
-        settings = {"bootstrap.servers": bootstrap, "error_cb": self._in_trouble, "log_level": 0}
+        settings = {"bootstrap.servers": bootstrap, "error_cb": self._failed, "log_level": 0}
         self._producer = Producer({**settings, "acks": "all", "linger.ms": 0})
         self._consumer = Consumer({**settings, "group.id": "none", "fetch.wait.max.ms": 100})
         _, end = self._consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), PATIENCE_SECONDS)
@@ -47,20 +47,20 @@ class HealthyClient:
         self._thread.join(3 * PATIENCE_SECONDS)
         self._consumer.close()
         if error is None:
-            assert not self._troubles, self._troubles
-            assert self.rounds, "the healthy client got nowhere"
+            assert not self._failures, self._failures
+            assert self.rounds, "the healthy client finished no round"
 
-    def _in_trouble(self, error: KafkaError) -> None:
-        self._troubles.append(str(error))
+    def _failed(self, error: KafkaError) -> None:
+        self._failures.append(str(error))
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self._in_trouble(error)
+            self._failed(error)
         else:
             self._acknowledged.append(message.offset() or 0)
 
     def _work(self) -> None:
-        while not self._stopping.is_set() and not self._troubles:
+        while not self._stopping.is_set() and not self._failures:
             began = time.monotonic()
             self._round(b"%d" % self.rounds)
             self.slowest_seconds = max(self.slowest_seconds, time.monotonic() - began)
@@ -69,8 +69,8 @@ class HealthyClient:
     def _round(self, value: bytes) -> None:
         self._producer.produce(TOPIC, value, on_delivery=self._delivered)
         if self._producer.flush(PATIENCE_SECONDS):
-            self._troubles.append(f"record {value!r} was not acknowledged")
+            self._failures.append(f"record {value!r} was not acknowledged")
             return
         message = self._consumer.poll(PATIENCE_SECONDS)
         if message is None or message.error() or message.value() != value:
-            self._troubles.append(f"read {message and (message.error() or message.value())} for {value!r}")
+            self._failures.append(f"read {message and (message.error() or message.value())} for {value!r}")

@@ -1,4 +1,4 @@
-"""Random requests, made from the declarations; their values often mean something to a broker."""
+"""Random requests, generated from the declarations, with values that are often meaningful to a broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TIMESTAMPS = (-1, 0, 1_700_000_000_000, 2**62)
 ABSURD_NUMBERS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\0\xff\xff\xff")
 LONGEST_ARRAY = 4
 
-# Where only few values lead anywhere, most requests have one of them.
+# Most requests have one of these values, because others are refused early.
 MEANINGFUL: dict[str, tuple[object, ...]] = {
     "acks": (-1, 1, 1, 0, 7),
     "api_key": (0,),
@@ -58,12 +58,12 @@ MEANINGFUL: dict[str, tuple[object, ...]] = {
     "transaction_timeout_ms": (1000, 60_000),
     "transactional_id": ("transactional-0", "transactional-1"),
 }
-# Never anything else: it would wait for longer than a test can.
+# Never other values: the broker would wait for longer than a test can.
 ONLY = ("max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms")
 
 
 class MessageMaker:
-    """Makes random messages; the same ones for the same source of chance."""
+    """Makes random messages; the same seed gives the same messages."""
 
     def __init__(self, chance: random.Random, topic_ids: tuple[bytes, ...] = ()) -> None:
         self._chance = chance
@@ -151,7 +151,7 @@ class MessageMaker:
 
 
 def damaged(data: bytes, chance: random.Random) -> bytes:
-    """The data with some bits turned, a piece cut out or put in, or an absurd number somewhere."""
+    """The data with some bits flipped, bytes removed or inserted, or an absurd number in it."""
     damage = bytearray(data)
     for _ in range(chance.randint(1, 4)):
         if not damage:

@@ -86,7 +86,7 @@ LIES: dict[str, tuple[bytes | None, Error]] = {
     "a negative producer": (rebuilt(producer_id=-7, base_sequence=0), Error.INVALID_RECORD),
 }
 
-# What shows only to a broker that must look at the records: here, because it needs their keys.
+# Found only where the broker must look into records: here, because it needs their keys.
 HIDDEN_LIES: dict[str, bytes] = {
     "fewer records than it says": rebuilt(record_count=5, last_offset_delta=4),
     "more records than it says": rebuilt(record_count=1, last_offset_delta=0),
@@ -106,8 +106,8 @@ def create(client: WireClient, topic: str, **configs: str) -> None:
     settings = [
         CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in configs.items()
     ]
-    asked = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=settings)
-    (created,) = client.send(CreateTopicsRequest(topics=[asked], timeout_ms=10_000), 5).topics
+    requested = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=settings)
+    (created,) = client.send(CreateTopicsRequest(topics=[requested], timeout_ms=10_000), 5).topics
     assert not created.error_code, created
 
 
@@ -120,11 +120,11 @@ def produce(client: WireClient, topic: str, batch: bytes | None) -> Any:
 
 
 def end_offset(client: WireClient, topic: str) -> int:
-    asked = ListOffsetsTopic(
+    requested = ListOffsetsTopic(
         name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=LATEST)]
     )
-    answer = client.send(ListOffsetsRequest(replica_id=-1, topics=[asked]), 5)
-    offset: int = answer.topics[0].partitions[0].offset
+    response = client.send(ListOffsetsRequest(replica_id=-1, topics=[requested]), 5)
+    offset: int = response.topics[0].partitions[0].offset
     return offset
 
 
@@ -142,26 +142,26 @@ def client() -> Iterator[WireClient]:
 def test_a_batch_that_lies_is_refused_as_kafka_refuses_it(client: WireClient, topic: str, lie: str) -> None:
     batch, error = LIES[lie]
     before = end_offset(client, topic)
-    answer = produce(client, topic, batch)
-    assert Error(answer.error_code) is error, answer.error_message
-    assert answer.base_offset == -1
+    response = produce(client, topic, batch)
+    assert Error(response.error_code) is error, response.error_message
+    assert response.base_offset == -1
     assert end_offset(client, topic) == before
     assert not produce(client, topic, GOOD).error_code
 
 
 @pytest.mark.parametrize("lie", HIDDEN_LIES)
-def test_a_broker_that_must_look_into_a_batch_sees_through_it(client: WireClient, lie: str) -> None:
+def test_a_batch_whose_records_are_checked_may_not_lie_about_them(client: WireClient, lie: str) -> None:
     before = end_offset(client, "compacted")
-    answer = produce(client, "compacted", HIDDEN_LIES[lie])
-    assert Error(answer.error_code) is Error.INVALID_RECORD, answer.error_message
+    response = produce(client, "compacted", HIDDEN_LIES[lie])
+    assert Error(response.error_code) is Error.INVALID_RECORD, response.error_message
     assert end_offset(client, "compacted") == before
 
 
-def test_records_without_a_key_are_named_up_to_a_number(client: WireClient) -> None:
+def test_only_the_first_records_without_a_key_are_listed(client: WireClient) -> None:
     records = [Record(offset, NOW_MS, None, b"") for offset in range(5000)]
-    answer = produce(client, "compacted", build_batch(records, codec=Codec.ZSTD))
-    assert Error(answer.error_code) is Error.INVALID_RECORD
-    assert [error.batch_index for error in answer.record_errors] == list(range(1000))
+    response = produce(client, "compacted", build_batch(records, codec=Codec.ZSTD))
+    assert Error(response.error_code) is Error.INVALID_RECORD
+    assert [error.batch_index for error in response.record_errors] == list(range(1000))
 
 
 def bomb(codec: Codec, payload: bytes, count: int) -> bytes:
@@ -196,16 +196,16 @@ def test_a_bomb_is_refused_in_little_memory_and_time(made: Callable[[Codec], byt
             for codec in (Codec.GZIP, Codec.ZSTD):
                 batch = made(codec)
                 for topic in ("compacted", "recompressed"):
-                    answer = produce(client, topic, batch)
+                    response = produce(client, topic, batch)
                     if topic == "compacted":
-                        assert Error(answer.error_code) is Error.INVALID_RECORD
+                        assert Error(response.error_code) is Error.INVALID_RECORD
                     peak = max(peak, peak_memory(process))
         assert peak - resident < MAX_GROWTH_BYTES
         assert "Traceback" not in broker.log_file.read_text()
 
 
 def peak_memory(process: psutil.Process) -> int:
-    """The most memory a process ever had, in bytes."""
+    """The largest resident size that a process ever had, in bytes."""
     with open(f"/proc/{process.pid}/status") as status:  # noqa: PTH123
         line = next(line for line in status if line.startswith("VmHWM"))
     return int(line.split()[1]) << 10

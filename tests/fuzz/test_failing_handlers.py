@@ -1,4 +1,4 @@
-"""When a handler fails in a way nobody thought of, its client is told or let go, and nobody else notices."""
+"""A handler that fails unexpectedly affects only its own client, which gets an error or is closed."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ async def fails_later(ctx: Context, handler: Handler, request: Any) -> Any:
     raise ZeroDivisionError("a bug in a handler")
 
 
-def answers_nonsense(ctx: Context, handler: Handler, request: Any) -> Any:
+def returns_nonsense(ctx: Context, handler: Handler, request: Any) -> Any:
     if handler.request is ListOffsetsRequest:
         return ListOffsetsResponse(throttle_time_ms=2**40)
     return DescribeClusterResponse(controller_id=2**40)
 
 
-async def answers_nonsense_later(ctx: Context, handler: Handler, request: Any) -> Any:
-    return answers_nonsense(ctx, handler, request)
+async def returns_nonsense_later(ctx: Context, handler: Handler, request: Any) -> Any:
+    return returns_nonsense(ctx, handler, request)
 
 
-FAILURES = (fails_at_once, fails_later, answers_nonsense, answers_nonsense_later)
+FAILURES = (fails_at_once, fails_later, returns_nonsense, returns_nonsense_later)
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_an_api_without_a_place_for_errors_closes_the_connection(
+def test_an_api_whose_response_has_no_error_code_closes_the_connection(
     broker: Broker, failure: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.on("ListOffsets", failure)
@@ -59,9 +59,9 @@ def test_an_api_without_a_place_for_errors_closes_the_connection(
 
 
 @pytest.mark.parametrize("failure", [fails_at_once, fails_later])
-def test_an_api_with_a_place_for_errors_answers(broker: Broker, failure: Any) -> None:
+def test_an_api_whose_response_has_an_error_code_returns_it(broker: Broker, failure: Any) -> None:
     broker.on("DescribeCluster", failure)
     with WireClient(broker.bootstrap) as client:
-        answer = client.send(DescribeClusterRequest(), 0)
-        assert answer.error_code == Error.UNKNOWN_SERVER_ERROR
+        response = client.send(DescribeClusterRequest(), 0)
+        assert response.error_code == Error.UNKNOWN_SERVER_ERROR
         assert not client.send(ApiVersionsRequest(), 0).error_code

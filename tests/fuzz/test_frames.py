@@ -1,7 +1,7 @@
-"""Clients that send anything at all: they get an error or are closed, and nobody else notices.
+"""Clients that send arbitrary bytes get an error or are closed, and other clients do not notice.
 
-Every round has its seed, which is printed when it fails; MILLRACE_FUZZ_SEED=n begins with that one. The
-rounds go on for MILLRACE_FUZZ_SECONDS.
+Every round has its own seed, which is printed if the round fails; MILLRACE_FUZZ_SEED=n starts with that seed.
+The rounds last for MILLRACE_FUZZ_SECONDS.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FIRST_SEED = int(os.environ.get("MILLRACE_FUZZ_SEED", "1"))
 REQUESTS_PER_VERSION = 25
 MAX_GROWTH_BYTES = 100 << 20
 
-# How the broker, or the event loop, says that something happened which nobody thought of.
+# Log messages of the broker or the event loop about unexpected failures.
 BUGS = re.compile(r"a bug:|Traceback|Unhandled|Exception in callback|never retrieved")
 
 
@@ -44,7 +44,7 @@ def broker() -> Iterator[BrokerProcess]:
     properties = {
         "broker.id": "1",
         "socket.request.max.bytes": str(8 << 20),
-        # Whoever waits for a group waits briefly.
+        # Requests that wait for a group wait briefly.
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1",
     }
@@ -54,7 +54,7 @@ def broker() -> Iterator[BrokerProcess]:
 
 @pytest.fixture(autouse=True)
 def no_bugs(broker: BrokerProcess) -> Iterator[None]:
-    """Nothing that a client sends may surprise the broker."""
+    """No request may lead to an unexpected failure."""
     yield
     log = broker.log_file.read_text()
     found = BUGS.search(log)
@@ -70,7 +70,7 @@ def existing_topics(broker: BrokerProcess) -> tuple[bytes, ...]:
         return tuple(topic.topic_id for topic in response.topics)
 
 
-# What a client may do to a broker
+# Misbehaving clients
 
 
 def sends_noise(client: RawClient, maker: MessageMaker, chance: random.Random) -> None:
@@ -92,7 +92,7 @@ def stops_in_the_middle(client: RawClient, maker: MessageMaker, chance: random.R
     client.send(frame[: chance.randrange(len(frame))])
 
 
-def asks_for_what_is_not_offered(client: RawClient, maker: MessageMaker, chance: random.Random) -> None:
+def requests_an_unknown_api(client: RawClient, maker: MessageMaker, chance: random.Random) -> None:
     key = chance.choice((*range(100), -1, 32767))
     version = chance.choice((-1, 0, 1, 5, 14, 99, 32767))
     body = struct.pack(">hhih", key, version, 1, -1) + chance.randbytes(chance.choice((0, 1, 50)))
@@ -116,7 +116,7 @@ MISCHIEF: tuple[Callable[[RawClient, MessageMaker, random.Random], None], ...] =
     sends_noise_in_a_frame,
     claims_an_absurd_length,
     stops_in_the_middle,
-    asks_for_what_is_not_offered,
+    requests_an_unknown_api,
     sends_a_damaged_request,
     sends_a_damaged_request,
     sends_a_damaged_request,
@@ -130,7 +130,7 @@ def random_frame(maker: MessageMaker) -> bytes:
 
 
 def leave(client: RawClient, chance: random.Random) -> None:
-    """Wait for the broker's reaction, if it shows one soon; go politely, or not."""
+    """Wait briefly for the broker's reaction, then close the connection with or without a reset."""
     client.socket.settimeout(0.01)
     with contextlib.suppress(TimeoutError):
         client.drain()
@@ -138,7 +138,7 @@ def leave(client: RawClient, chance: random.Random) -> None:
         client.hang_up()
 
 
-def test_mischief_of_every_kind(broker: BrokerProcess) -> None:
+def test_misbehaving_clients_do_not_disturb_others(broker: BrokerProcess) -> None:
     topic_ids = existing_topics(broker)
     process = psutil.Process(broker.pid)
     deadline = time.monotonic() + SECONDS
@@ -149,7 +149,7 @@ def test_mischief_of_every_kind(broker: BrokerProcess) -> None:
             try:
                 play(seed, broker, topic_ids)
             except BaseException:
-                print(f"MILLRACE_FUZZ_SEED={seed} begins with the failing round")
+                print(f"MILLRACE_FUZZ_SEED={seed} starts with the failing round")
                 raise
             seed += 1
         growth = process.memory_info().rss - resident

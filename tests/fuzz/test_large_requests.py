@@ -1,4 +1,4 @@
-"""Well-formed requests that are absurdly large: refused, or answered in little memory while others go on."""
+"""Well-formed requests that are absurdly large are refused, or handled in little memory beside others."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ LARGE: dict[str, tuple[Request, int]] = {
         ),
         4,
     ),
-    "topics, asked for": (
+    "topics, described": (
         MetadataRequest(topics=[MetadataRequestTopic(name=f"not/{n}") for n in range(MANY)]),
         9,
     ),
-    "topics, created by the way": (
+    "topics, created automatically": (
         MetadataRequest(topics=[MetadataRequestTopic(name=f"auto-{n}") for n in range(300)]),
         9,
     ),
@@ -126,7 +126,7 @@ def broker() -> Iterator[BrokerProcess]:
         yield broker
 
 
-def test_large_requests_are_answered_while_others_go_on(broker: BrokerProcess) -> None:
+def test_large_requests_are_answered_and_do_not_disturb_others(broker: BrokerProcess) -> None:
     process = psutil.Process(broker.pid)
     with HealthyClient(broker.bootstrap), WireClient(broker.bootstrap) as client:
         resident = process.memory_info().rss
@@ -138,8 +138,8 @@ def test_large_requests_are_answered_while_others_go_on(broker: BrokerProcess) -
 
 def test_absurd_numbers_of_partitions_are_refused(broker: BrokerProcess) -> None:
     with WireClient(broker.bootstrap) as client:
-        answer = client.send(*LARGE["topics, created with absurd numbers"])
-        assert {Error(topic.error_code) for topic in answer.topics} == {Error.POLICY_VIOLATION}
+        response = client.send(*LARGE["topics, created with absurd numbers"])
+        assert {Error(topic.error_code) for topic in response.topics} == {Error.POLICY_VIOLATION}
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_absurd_numbers_of_partitions_are_refused(broker: BrokerProcess) -> None
     ],
     ids=lambda request: type(request).__name__,
 )
-def test_more_elements_than_any_client_means_close_the_connection(
+def test_more_elements_than_any_client_sends_close_the_connection(
     broker: BrokerProcess, request_: Request
 ) -> None:
     with WireClient(broker.bootstrap) as client, pytest.raises(ConnectionLost):

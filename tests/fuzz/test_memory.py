@@ -1,4 +1,4 @@
-"""Clients that make a whole broker hold memory for them: it stays bounded, and the others are served."""
+"""Memory that clients can make a broker hold is bounded, and other clients are served meanwhile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .raw import Closed, RawClient
 
 CLIENTS = 60
 BYTES_IN_FLIGHT = 32 << 20
-# Beside the requests themselves: answers under way, and what the allocator keeps.
+# Beside the requests: responses that are being sent, and memory that the allocator keeps.
 MAX_GROWTH_BYTES = BYTES_IN_FLIGHT + (64 << 20)
 PATIENCE_SECONDS = 30
 NO_SUCH_API = 999
@@ -39,7 +39,7 @@ def broker() -> Iterator[BrokerProcess]:
 
 
 def push(client: RawClient, data: bytes) -> None:
-    """Send until the broker takes no more for the moment, or has had enough."""
+    """Send until the broker reads no more for the moment, or closes the connection."""
     client.socket.settimeout(0.05)
     with contextlib.suppress(TimeoutError, Closed):
         client.send(data)
@@ -98,7 +98,7 @@ def test_a_large_request_gets_the_memory_that_stalled_ones_hold(broker: BrokerPr
         large = clients.enter_context(RawClient(broker.bootstrap))
         large.socket.settimeout(PATIENCE_SECONDS)
         large.send(struct.pack(">i", len(body)) + body)
-        # It was read whole, and refused.
+        # It was received completely, and refused.
         assert large.drain() == b""
     log = broker.log_file.read_text()
     assert f"unsupported request: API {NO_SUCH_API}" in log

@@ -24,11 +24,11 @@ def test_a_protocol_offered_twice_is_one_protocol() -> None:
     )
     with Broker({"group.initial.rebalance.delay.ms": "0"}) as broker, WireClient(broker.bootstrap) as client:
         client.send(FindCoordinatorRequest(key="group"), 3)
-        answer = client.send(request, 3)
-        assert (answer.error_code, answer.protocol_name) == (0, "range")
+        response = client.send(request, 3)
+        assert (response.error_code, response.protocol_name) == (0, "range")
 
 
-def test_offsets_may_be_kept_for_ever_in_the_old_way() -> None:
+def test_the_largest_retention_time_of_old_commits_is_accepted() -> None:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
     topic = OffsetCommitRequestTopic(name="topic", partitions=[partition])
     request = OffsetCommitRequest(group_id="group", retention_time_ms=2**63 - 1, topics=[topic])
@@ -36,5 +36,5 @@ def test_offsets_may_be_kept_for_ever_in_the_old_way() -> None:
     with Broker() as broker, WireClient(broker.bootstrap) as client:
         client.send(CreateTopicsRequest(topics=[created]), 5)
         client.send(FindCoordinatorRequest(key="group"), 3)
-        answer = client.send(request, 3)
-        assert [partition.error_code for partition in answer.topics[0].partitions] == [0]
+        response = client.send(request, 3)
+        assert [partition.error_code for partition in response.topics[0].partitions] == [0]

@@ -240,7 +240,7 @@ def test_every_packet_of_a_client_that_became_slow_is_reported(receiving: Receiv
     receiving.arrive(frame(content(POOLED_BYTES))[:200_000])
     receiving.arrive(content(QUICK_PART_BYTES))
     assert receiving.transport.awaited > 1
-    receiving.receiver.rest()
+    receiving.receiver.become_idle()
     assert receiving.transport.awaited == 1
 
 

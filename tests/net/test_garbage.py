@@ -42,17 +42,17 @@ def waiting_for_a_record(bootstrap: str) -> None:
     with WireClient(bootstrap) as producer, WireClient(bootstrap) as consumer:
         for _ in range(TIMES):
             acknowledged = producer.send(produce(), 8)
-            (answer,) = acknowledged.responses[0].partition_responses
-            fetched = consumer.begin(fetch(answer.base_offset + 1, 60_000), 11)
+            (produced,) = acknowledged.responses[0].partition_responses
+            fetched = consumer.begin(fetch(produced.base_offset + 1, 60_000), 11)
             producer.send(produce(), 8)
             consumer.finish(fetched)
 
 
 def waiting_in_vain(bootstrap: str) -> None:
     with WireClient(bootstrap) as producer, WireClient(bootstrap) as consumer:
-        (answer,) = producer.send(produce(), 8).responses[0].partition_responses
+        (produced,) = producer.send(produce(), 8).responses[0].partition_responses
         for _ in range(TIMES):
-            consumer.send(fetch(answer.base_offset + 1, 1), 11)
+            consumer.send(fetch(produced.base_offset + 1, 1), 11)
 
 
 def joining_and_leaving(bootstrap: str) -> None:

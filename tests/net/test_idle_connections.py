@@ -31,8 +31,8 @@ async def connect(port: int) -> socket.socket:
     sock.setblocking(False)
     await loop.sock_connect(sock, ("127.0.0.1", port))
     await loop.sock_sendall(sock, encode_request(ApiVersionsRequest(), 0, 1, "idle"))
-    answer = await loop.sock_recv(sock, 1 << 16)
-    assert len(answer) == 4 + struct.unpack_from(">i", answer)[0]
+    response = await loop.sock_recv(sock, 1 << 16)
+    assert len(response) == 4 + struct.unpack_from(">i", response)[0]
     return sock
 
 

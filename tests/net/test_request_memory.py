@@ -27,7 +27,7 @@ def holding(server: Server) -> list[Connection]:
 
 
 def received(server: Server) -> int:
-    """How much of unfinished frames has arrived."""
+    """The bytes of unfinished frames that have arrived."""
     partials = [connection._receiver.partial for connection in holding(server)]
     return sum(partial.filled for partial in partials if partial is not None)
 

@@ -111,7 +111,7 @@ class Dispatcher:
     def _unsupported(self, header: RequestHeader) -> Reply:
         if header.api_key != ApiVersionsRequest.api_key:
             raise CloseConnection(f"unsupported request: API {header.api_key} version {header.api_version}")
-        # The client asks in a version we don't know: it gets ours in the oldest, and asks again.
+        # The version is unknown here. The client gets ours in the oldest version, and tries again.
         response = ApiVersionsResponse(error_code=Error.UNSUPPORTED_VERSION)
         handler = self._handlers[header.api_key]
         own = [version for version in self._ctx.api_versions if version[0] == handler.api_key]

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the connections of a server share."""
+    """The state that all connections of a server share."""
 
     clock: Clock
     buffers: FrameBuffers
@@ -70,7 +70,7 @@ class Connection:
         )
         self._outbox = Outbox(transport, shared.clock, shared.unread_replies)
         self._is_reading = False
-        # A request whose reply is not there yet.
+        # The reply that is not ready yet.
         self._pending: LateReply | None = None
         # Whether replies wait for the client to take them.
         self._is_blocked = False
@@ -121,9 +121,9 @@ class Connection:
             # A client whose frames arrive in parts is not sensitive to a moment's delay.
             self._shared.busy_polling.handled()
 
-    def rest(self) -> None:
-        """Hold less for a client that has been silent for a while."""
-        self._receiver.rest()
+    def become_idle(self) -> None:
+        """Hold less memory: the client has been silent for a while."""
+        self._receiver.become_idle()
 
     def stalls(self, now: float) -> bool:
         """Whether memory is held for a client that sends little or nothing."""
@@ -216,7 +216,7 @@ class Connection:
         self._go_on()
 
     def bytes_read(self) -> int:
-        """How much the client's system has taken so far."""
+        """The bytes that the client's system has acknowledged so far."""
         return self._outbox.bytes_sent - self._transport.unacknowledged_bytes()
 
     # Closing

@@ -102,7 +102,7 @@ class FrameReceiver:
         scratch = self._buffers.scratch
         kept = len(self._data) - self._position
         if kept:
-            # Less than the size of a frame.
+            # Part of a size prefix.
             scratch[:kept] = self._data[self._position :]
         if self._expects_large or self._buffers.is_short:
             # The rest of a large frame goes straight to its own buffer.
@@ -160,8 +160,8 @@ class FrameReceiver:
             self._buffers.hold(rest)
         return True
 
-    def rest(self) -> None:
-        """Give up what only pays for a client that is sending: this one is not."""
+    def become_idle(self) -> None:
+        """Report every packet again, and return spare memory: the client has been silent for a while."""
         self._await_bytes(1)
         if self.partial is not None:
             self._buffers.shrink(self.partial)
@@ -187,7 +187,7 @@ class FrameReceiver:
         if self._complete is not None:
             self._release_complete()
         self._replace_data(NOTHING)
-        # It refers back to this.
+        # The owner refers to this, and this to the owner.
         del self._on_room
 
     def _begin_partial(self, size: int, received: memoryview) -> None:

@@ -33,7 +33,7 @@ STALLED_SWEEP_MS = 100
 EVERY_INTERFACE = ("", "::")
 
 NewClient = Callable[[Connection, str, int], Dispatch]
-"""Given the connection, the client's host and the index of its listener: what handles its frames."""
+"""Makes the dispatch of a new connection, given the client's host and the index of its listener."""
 
 
 class Server:
@@ -161,7 +161,7 @@ class Server:
             if 0 < self._max_idle_seconds < idle_seconds:
                 connection.close("idle for longer than connections.max.idle.ms")
             elif idle_seconds * 1000 > IDLE_SWEEP_MS:
-                connection.rest()
+                connection.become_idle()
         self._timers.schedule((self, "idle"), IDLE_SWEEP_MS, self._close_idle)
 
     def _on_short_memory(self) -> None:

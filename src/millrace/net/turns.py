@@ -48,7 +48,7 @@ class Turns:
             self._schedule()
 
     def turn_seconds(self) -> float:
-        """How long a turn may take that begins now, beside those in the queue."""
+        """The length of a turn that begins now."""
         return max(ROUND_SECONDS / (1 + len(self._queue)), MIN_TURN_SECONDS)
 
     def _schedule(self) -> None:

@@ -24,7 +24,7 @@ class Reader(Protocol):
     def peer(self) -> str: ...
 
     def bytes_read(self) -> int:
-        """How much the client has taken so far."""
+        """The bytes that the client has taken so far."""
 
     def close(self, reason: str) -> None: ...
 
