@@ -1,4 +1,4 @@
-"""What tests of streaming code need: a real broker in milliseconds, faults on demand, pipelines run."""
+"""Tests of streaming code: a real broker in milliseconds, faults on demand, pipelines and topologies."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from millrace.testing.faults import delay, drop, drop_answer, fail
 if TYPE_CHECKING:
     from millrace.testing.pipelines import ABORT, PAUSE, Mark, run_pipeline, spark_session
     from millrace.testing.records import Output, Record, read_records, write_records
+    from millrace.testing.topologies import LocalTopology
 
 __all__ = [
     "ABORT",
@@ -18,6 +19,7 @@ __all__ = [
     "Broker",
     "BrokerProcess",
     "FaultyDisk",
+    "LocalTopology",
     "ManualClock",
     "Mark",
     "Output",
@@ -36,11 +38,12 @@ __all__ = [
 _LAZY = {
     **dict.fromkeys(("ABORT", "PAUSE", "Mark", "run_pipeline", "spark_session"), "pipelines"),
     **dict.fromkeys(("Output", "Record", "read_records", "write_records"), "records"),
+    "LocalTopology": "topologies",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """What pipelines need is imported when it is asked for: a test of a broker alone stays light."""
+    """Import the parts for pipelines and topologies on first use: a test of a broker alone stays light."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
