@@ -39,9 +39,9 @@ def test_without_a_group_a_random_one_is_joined_and_nothing_is_committed(run: Ru
     run("console-producer", "--topic", topic, input="1\n2\n")
     before = set(run("consumer-groups", "--list").stdout.split())
     assert read(run, topic, "--max-messages", 2) == ["1", "2"]
-    for group in set(run("consumer-groups", "--list").stdout.split()) - before:
-        assert re.fullmatch(r"console-consumer-\d+", group)
-        assert run("consumer-groups", "--describe", "--group", group).stdout == ""
+    (group,) = set(run("consumer-groups", "--list").stdout.split()) - before
+    assert re.fullmatch(r"console-consumer-\d+", group)
+    assert run("consumer-groups", "--describe", "--group", group).stdout == ""
 
 
 def test_a_new_group_waits_for_new_records(run: Run, topic: str) -> None:

@@ -152,6 +152,7 @@ async def test_old_files_are_removed_only_after_the_delay(data: DataDirectory) -
     await data.clean()
     ((files, delay_ms),) = data.removed_later
     assert delay_ms == 1234
+    assert {path.name.partition(".")[2] for path in files} >= {"log.deleted", "index.deleted"}
     assert all(path.exists() and path.suffix == ".deleted" for path in files)
 
 

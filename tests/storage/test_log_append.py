@@ -156,7 +156,9 @@ def test_a_prescribed_codec_is_applied_and_the_records_stay(open_log, make_batch
     log = open_log(LogConfig(compression_type=codec_name))
     log.append(make_batch(5), leader_epoch=0)
     log.append(make_batch(5, codec=Codec.GZIP), leader_epoch=3)
-    for number, (header, batch) in enumerate(stored(log)):
+    batches = list(stored(log))
+    assert len(batches) == 2
+    for number, (header, batch) in enumerate(batches):
         assert header.codec.name.lower() == ("none" if codec_name == "uncompressed" else codec_name)
         assert [record.offset for record in iterate_records(batch)] == list(range(5 * number, 5 * number + 5))
         assert [record.key for record in iterate_records(batch)] == [b"key-%d" % n for n in range(5)]

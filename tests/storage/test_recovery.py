@@ -136,8 +136,11 @@ def test_any_flipped_bit_of_a_batch_is_noticed(filled, open_log, tmp_path):
         damaged[start + position] ^= 0x40
         (tmp_path / name / last.path(".log").name).write_bytes(damaged)
         log = open_log(CONFIG, name=name, recovery_point=last.base_offset)
-        # A larger base offset is still in order; the batch then simply has it.
-        assert log.log_end_offset == 39 or log.log_end_offset > 40
+        if position in range(4, 8):
+            # A base offset that is somewhat larger is still in order; the batch then simply has it.
+            assert log.log_end_offset > 40
+        else:
+            assert log.log_end_offset == 39
         log.abandon()
 
 

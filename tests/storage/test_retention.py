@@ -35,6 +35,16 @@ def test_segments_go_when_their_newest_record_is_too_old(open_log, make_batch, f
     assert log.size == 5 * len(make_batch())
 
 
+def test_a_segment_stays_for_as_long_as_its_retention(open_log, make_batch, fill, clock):
+    log = open_log(per_segment(make_batch, 5, retention_ms=1000))
+    fill(log, 5)
+    newest_ms = log.segments[0].max_timestamp
+    clock.advance(newest_ms + 1000 - clock.now_ms())
+    assert log.apply_retention() == []
+    clock.advance(1)
+    assert log.apply_retention()
+
+
 def test_an_expired_active_segment_is_rolled_and_goes(open_log, make_batch, fill, clock):
     log = open_log(LogConfig(retention_ms=1000))
     fill(log, 5)
