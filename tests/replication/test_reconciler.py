@@ -192,6 +192,21 @@ def test_a_stop_opens_no_further_log_and_is_not_clean(slow: SlowNode, path: Path
     reopened.partitions.abandon()
 
 
+def test_a_stop_while_a_topic_is_created_is_clean(tmp_path: Path) -> None:
+    slow = SlowNode(tmp_path)
+    creating = slow.loop.create_task(slow.node.metadata.create_topic("orders", 2))
+    slow.turn()
+    # One log is open, the other is not begun.
+    slow.complete()
+    stopping = slow.loop.create_task(slow.node.stop())
+    slow.turn()
+    slow.complete()
+    slow.run(asyncio.wait((creating, stopping), timeout=5))
+    slow.node.partitions.close()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    slow.loop.close()
+
+
 def test_the_recovery_of_a_log_ends_between_two_segments_when_the_broker_stops(path: Path) -> None:
     node = Node(path)
     opened = node.open()

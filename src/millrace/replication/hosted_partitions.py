@@ -137,7 +137,8 @@ class HostedPartitions:
                 high_watermark=high_watermark,
                 clean=home.clean_shutdown,
                 producer_id_expiration_ms=self._producer_id_expiration_ms,
-                interrupted=self._stopping.is_set,
+                # A new log has nothing to recover, and a stop during its creation is clean.
+                interrupted=self._stopping.is_set if known_home is not None else lambda: False,
             )
             home.write_partition_metadata(topic, index, topic_id)
             return log
@@ -258,7 +259,11 @@ class HostedPartitions:
 
     def close(self) -> None:
         """Flush and close every log, and mark the stop as clean; what cannot be written costs a recovery."""
-        failed = any(self.find(*key) is None for key in self._homes)
+        # Logs that could not be opened, or whose recovery was interrupted, are to be checked by the next start.
+        failed = any(
+            self.find(*key) is None and home.partition_path(*key).exists()
+            for key, home in self._homes.items()
+        )
         for partition in self:
             try:
                 partition.log.close()
