@@ -1,12 +1,18 @@
 """DeleteRecords: moves a log's start."""
 
 import errno
+import threading
+from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from millrace.api.context import Context
 from millrace.disk import Disk
 from millrace.errors import Error
+from millrace.storage.log_dir import LOG_START_OFFSET_FILE
+from millrace.testing import Broker, FaultyDisk
 from millrace.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -90,3 +96,35 @@ def test_a_full_disk_does_not_keep_records_from_being_deleted(
     monkeypatch.setattr(Disk, "write", refuse)
     (partition,) = call(before(6)).topics[0].partitions
     assert (partition.low_watermark, partition.error_code) == (6, Error.NONE)
+
+
+def test_the_response_waits_for_the_disk_and_other_clients_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    began, released = threading.Event(), threading.Event()
+    replace = FaultyDisk.replace
+
+    def wait_and_replace(disk: FaultyDisk, path: Path, content: bytes, *, durable: bool = True) -> None:
+        if path.name == LOG_START_OFFSET_FILE:
+            began.set()
+            assert released.wait(20)
+        replace(disk, path, content, durable=durable)
+
+    with Broker() as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for _ in range(3):
+            producer.produce("orders", b"value")
+        assert producer.flush(20) == 0
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        monkeypatch.setattr(FaultyDisk, "replace", wait_and_replace)
+        start = TopicPartition("orders", 0, 2)
+        deleted = admin.delete_records([start])[start]
+        assert began.wait(20)
+        producer.produce("orders", b"value")
+        assert producer.flush(20) == 0, "the loop waits for the disk"
+        assert not deleted.done(), "the response came before the disk"
+        released.set()
+        assert deleted.result(20).low_watermark == 2
+        broker.kill9()
+        broker.start()
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none"})
+        assert consumer.get_watermark_offsets(TopicPartition("orders", 0), 20) == (2, 4)
+        consumer.close()

@@ -366,7 +366,8 @@ def test_a_topic_does_not_inherit_where_a_stray_of_its_name_began(node: Node) ->
     for _ in range(5):
         partition.append(memoryview(batch(b"value")))
     partition.log.delete_records_before(3)
-    cluster.partitions.checkpoint()
+    for write in cluster.partitions.moved_log_starts([partition]):
+        write()
     node.kill()
     (file,) = (
         path

@@ -22,13 +22,17 @@ class Hosted:
         for _ in range(10):
             self.partition.append(memoryview(batch(b"v")))
         self.partition.log.flush()
-        self.open.partitions.checkpoint()
+        self.checkpoint()
 
     @property
     def partition(self) -> Partition:
         found = self.open.partitions.find("orders", 0)
         assert found is not None
         return found
+
+    def checkpoint(self) -> None:
+        self.open.partitions.update_checkpoints()
+        self.open.partitions.log_dirs[0].write_checkpoints()
 
     def restart(self) -> None:
         self.open = self.node.reopen()
@@ -71,11 +75,11 @@ def test_nothing_is_written_down_for_a_cut_of_unflushed_records(hosted: Hosted) 
 def test_a_replicated_partition_keeps_its_high_watermark_over_restarts(hosted: Hosted) -> None:
     hosted.partition.become_leader(0, (ME, OTHER), (ME, OTHER), node_id=ME)
     hosted.partition.append(memoryview(batch(b"not committed yet")))
-    hosted.open.partitions.checkpoint()
+    hosted.checkpoint()
     hosted.restart()
     assert hosted.partition.high_watermark == 11, "the metadata says that there is one replica"
     hosted.restart()
     log_dir = hosted.open.partitions.log_dirs[0]
-    assert log_dir.high_watermark("orders", 0) == 10
-    hosted.open.partitions.checkpoint()
-    assert log_dir.high_watermark("orders", 0) == 0, "a partition with one replica needs none"
+    assert log_dir.high_watermarks.get("orders", 0) == 10
+    hosted.checkpoint()
+    assert log_dir.high_watermarks.get("orders", 0) == 0, "a partition with one replica needs none"

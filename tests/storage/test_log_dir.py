@@ -21,42 +21,45 @@ def reopened(log_dir):
 
 
 def test_offsets_are_kept_in_kafkas_text_form(log_dir):
-    log_dir.write_recovery_points({("b", 1): 7, ("a.topic-x", 0): 12})
-    log_dir.write_log_start_offsets({("b", 1): 0, ("a.topic-x", 0): 3})
+    log_dir.recovery_points.replace({("b", 1): 7, ("a.topic-x", 0): 12})
+    log_dir.log_start_offsets.replace({("b", 1): 0, ("a.topic-x", 0): 3})
+    log_dir.write_checkpoints()
     assert (log_dir.path / "recovery-point-offset-checkpoint").read_text() == "0\n2\na.topic-x 0 12\nb 1 7\n"
     assert (log_dir.path / "log-start-offset-checkpoint").read_text() == "0\n1\na.topic-x 0 3\n"
     again = reopened(log_dir)
-    assert again.recovery_point("a.topic-x", 0) == 12
-    assert again.log_start_offset("a.topic-x", 0) == 3
-    assert again.log_start_offset("b", 1) == 0
-    assert again.recovery_point("unknown", 0) == 0
+    assert again.recovery_points.get("a.topic-x", 0) == 12
+    assert again.log_start_offsets.get("a.topic-x", 0) == 3
+    assert again.log_start_offsets.get("b", 1) == 0
+    assert again.recovery_points.get("unknown", 0) == 0
     again.close()
 
 
 def test_high_watermarks_are_kept_in_kafkas_text_form(log_dir):
-    log_dir.write_high_watermarks({("b", 1): 7})
+    log_dir.high_watermarks.replace({("b", 1): 7})
+    log_dir.write_checkpoints()
     assert (log_dir.path / "replication-offset-checkpoint").read_text() == "0\n1\nb 1 7\n"
     again = reopened(log_dir)
-    assert (again.high_watermark("b", 1), again.high_watermark("unknown", 0)) == (7, 0)
+    assert (again.high_watermarks.get("b", 1), again.high_watermarks.get("unknown", 0)) == (7, 0)
     again.close()
 
 
 def test_a_deleted_partition_leaves_no_offsets_to_its_namesake(log_dir):
-    log_dir.write_recovery_points({("a", 0): 5, ("b", 0): 6})
-    log_dir.write_log_start_offsets({("a", 0): 2})
-    log_dir.write_high_watermarks({("a", 0): 4})
+    log_dir.recovery_points.replace({("a", 0): 5, ("b", 0): 6})
+    log_dir.log_start_offsets.replace({("a", 0): 2})
+    log_dir.high_watermarks.replace({("a", 0): 4})
+    log_dir.write_checkpoints()
     log_dir.forget({("a", 0)})
     again = reopened(log_dir)
-    assert (again.recovery_point("a", 0), again.log_start_offset("a", 0)) == (0, 0)
-    assert again.high_watermark("a", 0) == 0
-    assert again.recovery_point("b", 0) == 6
+    assert (again.recovery_points.get("a", 0), again.log_start_offsets.get("a", 0)) == (0, 0)
+    assert again.high_watermarks.get("a", 0) == 0
+    assert again.recovery_points.get("b", 0) == 6
     again.close()
 
 
 def test_a_damaged_checkpoint_means_to_check_everything(log_dir, caplog):
     (log_dir.path / "recovery-point-offset-checkpoint").write_bytes(b"0\n3\na 0 1\n\xff\xfe")
     again = reopened(log_dir)
-    assert again.recovery_point("a", 0) == 0
+    assert again.recovery_points.get("a", 0) == 0
     assert "checked from their start" in caplog.text
     again.close()
 

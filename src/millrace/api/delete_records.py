@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 
 from millrace.api.context import Context
 from millrace.cluster.image import INTERNAL_TOPICS
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
-from millrace.steps import Steps, each
+from millrace.steps import Turn
 from millrace.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -23,30 +22,38 @@ logger = logging.getLogger(__name__)
 _HIGH_WATERMARK = -1
 
 
-def handle(ctx: Context, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
+async def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    turn = Turn()
+    moved: list[Partition] = []
     response = DeleteRecordsResponse()
     for topic in request.topics:
-        partitions = yield from each(topic.partitions, partial(_delete, ctx, topic.name))
-        response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
-        yield
+        result = DeleteRecordsTopicResult(name=topic.name)
+        response.topics.append(result)
+        for wanted in topic.partitions:
+            result.partitions.append(_delete(ctx, topic.name, wanted, moved))
+            await turn.end_step()
     # Without a checkpoint now, a killed broker would bring the deleted records back.
-    try:
-        ctx.partitions.checkpoint()
-    except OSError as failure:
-        # The disk may be full, and the deletion meant to free space: it holds, and is checkpointed later.
-        logger.error("cannot checkpoint which records were deleted: %s", failure)
+    for write in ctx.partitions.moved_log_starts(moved):
+        try:
+            await ctx.run_in_thread(write)
+        except OSError as failure:
+            # The disk may be full, and the deletion meant to free space: it holds, and is checkpointed later.
+            logger.error("cannot checkpoint which records were deleted: %s", failure)
     return response
 
 
-def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-    result = DeleteRecordsPartitionResult(partition_index=asked.partition_index)
+def _delete(
+    ctx: Context, topic: str, wanted: DeleteRecordsPartition, moved: list[Partition]
+) -> DeleteRecordsPartitionResult:
+    result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index)
     try:
         if topic in INTERNAL_TOPICS:
             raise KafkaError(
                 Error.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}"
             )
-        partition = ctx.partitions.leader(topic, asked.partition_index)
-        result.low_watermark = _delete_before(partition, asked.offset)
+        partition = ctx.partitions.leader(topic, wanted.partition_index)
+        result.low_watermark = _delete_before(partition, wanted.offset)
+        moved.append(partition)
     except KafkaError as error:
         result.low_watermark = -1
         result.error_code = error.error

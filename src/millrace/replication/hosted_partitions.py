@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -121,8 +121,8 @@ class HostedPartitions:
         home = self._homes[key] = known_home or self._emptiest_dir()
         if known_home is None:
             self._clear(home, topic, index)
-        recovery_point, log_start_offset = home.recovery_point(*key), home.log_start_offset(*key)
-        high_watermark = home.high_watermark(*key)
+        recovery_point, log_start_offset = home.recovery_points.get(*key), home.log_start_offsets.get(*key)
+        high_watermark = home.high_watermarks.get(*key)
 
         def open_log() -> Log:
             if self._stopping.is_set():
@@ -251,7 +251,8 @@ class HostedPartitions:
         log, home = partition.log, self._homes[partition.topic, partition.index]
         if offset < log.recovery_point:
             log.recovery_point = offset
-            self._checkpoint(home, durable=True)
+            home.recovery_points.update({(partition.topic, partition.index): offset})
+            home.recovery_points.write(durable=True)
         retired = partition.truncate_to(offset)
         self._run_later(partial(_remove_files, retired))
 
@@ -270,9 +271,10 @@ class HostedPartitions:
             except (OSError, KafkaError) as error:
                 failed = True
                 logger.error("cannot close the log of %s-%d: %s", partition.topic, partition.index, error)
+        self.update_checkpoints()
         for log_dir in self.log_dirs:
             try:
-                self._checkpoint(log_dir)
+                log_dir.write_checkpoints()
                 if not failed:
                     log_dir.mark_clean_shutdown()
             except OSError as error:
@@ -286,28 +288,45 @@ class HostedPartitions:
         for log_dir in self.log_dirs:
             log_dir.close()
 
-    def checkpoint(self) -> None:
-        """Write down how far each log is known to be on disk, and where it starts."""
-        for log_dir in self.log_dirs:
-            self._checkpoint(log_dir)
+    # Checkpoints
 
-    def _checkpoint(self, log_dir: LogDir, *, durable: bool = False) -> None:
-        hosted = self.in_dir(log_dir)
-        # Logs that are not open, or not yet, keep what was written of them before.
-        unopened = [key for key, home in self._homes.items() if home is log_dir and self.find(*key) is None]
-        log_dir.write_recovery_points(
-            {key: log_dir.recovery_point(*key) for key in unopened}
-            | {(p.topic, p.index): p.log.recovery_point for p in hosted},
-            durable=durable,
-        )
-        log_dir.write_high_watermarks(
-            {key: offset for key in unopened if (offset := log_dir.high_watermark(*key))}
-            | {(p.topic, p.index): p.high_watermark for p in hosted if p.is_replicated}
-        )
-        log_dir.write_log_start_offsets(
-            {key: log_dir.log_start_offset(*key) for key in unopened}
-            | {(p.topic, p.index): p.log.log_start_offset for p in hosted}
-        )
+    def update_checkpoints(self) -> None:
+        """Note how far each log is known to be on disk, and where it starts.
+
+        `LogDir.write_checkpoints` then writes it, in a thread.
+        """
+        for log_dir in self.log_dirs:
+            hosted = self.in_dir(log_dir)
+            # Logs that are not open, or not yet, keep what was written of them before.
+            unopened = [
+                key for key, home in self._homes.items() if home is log_dir and self.find(*key) is None
+            ]
+            log_dir.recovery_points.replace(
+                {key: log_dir.recovery_points.get(*key) for key in unopened}
+                | {(p.topic, p.index): p.log.recovery_point for p in hosted}
+            )
+            log_dir.log_start_offsets.replace(
+                {key: log_dir.log_start_offsets.get(*key) for key in unopened}
+                | {(p.topic, p.index): p.log.log_start_offset for p in hosted}
+            )
+            log_dir.high_watermarks.replace(
+                {key: log_dir.high_watermarks.get(*key) for key in unopened}
+                | {(p.topic, p.index): p.high_watermark for p in hosted if p.is_replicated}
+            )
+
+    def moved_log_starts(self, partitions: Iterable[Partition]) -> list[Callable[[], None]]:
+        """Note where logs start now; returns the slow writing of it, for threads.
+
+        Once it is written, no restart brings back the records before.
+        """
+        moved: dict[LogDir, dict[tuple[str, int], int]] = {}
+        for partition in partitions:
+            key = (partition.topic, partition.index)
+            if self.find(*key) is partition:
+                moved.setdefault(self._homes[key], {})[key] = partition.log.log_start_offset
+        for home, offsets in moved.items():
+            home.log_start_offsets.update(offsets)
+        return [home.log_start_offsets.write for home in moved]
 
 
 def _drop(partitions: dict[Key, dict[int, Partition]], key: Key, index: int) -> None:

@@ -161,7 +161,9 @@ class Upkeep:
         return self._config.log_flush_offset_checkpoint_interval_ms / 1000
 
     async def checkpoint(self) -> None:
-        self._partitions.checkpoint()
+        self._partitions.update_checkpoints()
+        for log_dir in self._partitions.log_dirs:
+            await self._run_in_thread(log_dir.write_checkpoints)
 
     async def release_idle_files(self) -> None:
         for partition in self._partitions:

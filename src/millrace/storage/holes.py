@@ -13,7 +13,8 @@ from typing import NamedTuple
 from millrace.disk import Disk
 from millrace.storage.cleaner_checkpoint import read_clean_offsets
 from millrace.storage.leader_epochs import LeaderEpochs
-from millrace.storage.log_dir import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE, partitions_in, read_offsets
+from millrace.storage.log_dir import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE, partitions_in
+from millrace.storage.offset_checkpoint import read_offsets
 from millrace.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
 from millrace.wire.records import CorruptBatch
 

@@ -5,12 +5,12 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from pathlib import Path
 
 from millrace.disk import Disk
-from millrace.storage.checkpoints import CorruptCheckpoint, read_checkpoint, write_checkpoint
 from millrace.storage.directory_lock import DirectoryLock
+from millrace.storage.offset_checkpoint import OffsetCheckpoint
 from millrace.wire.schema import uuid_from_text, uuid_to_text
 
 logger = logging.getLogger(__name__)
@@ -34,9 +34,12 @@ class LogDir:
         path.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(path)
         try:
-            self._recovery_points = read_offsets(path / RECOVERY_POINT_FILE)
-            self._log_start_offsets = read_offsets(path / LOG_START_OFFSET_FILE)
-            self._high_watermarks = read_offsets(path / HIGH_WATERMARK_FILE)
+            self.recovery_points = OffsetCheckpoint(path / RECOVERY_POINT_FILE, disk)
+            """The offset up to which each log was known to be on disk."""
+            self.log_start_offsets = OffsetCheckpoint(path / LOG_START_OFFSET_FILE, disk)
+            """The first offset of each log that was still to be read."""
+            self.high_watermarks = OffsetCheckpoint(path / HIGH_WATERMARK_FILE, disk)
+            """The end of the committed records of each replicated partition."""
             self.clean_shutdown = (path / CLEAN_SHUTDOWN_FILE).exists()
             if self.clean_shutdown:
                 # From now on the stop is unclean until it is marked otherwise, even by a power cut.
@@ -86,57 +89,20 @@ class LogDir:
 
     # Checkpoints
 
-    def recovery_point(self, topic: str, index: int) -> int:
-        """Up to which offset a log was known to be on disk."""
-        return self._recovery_points.get((topic, index), 0)
-
-    def log_start_offset(self, topic: str, index: int) -> int:
-        """The first offset that was still to be read."""
-        return self._log_start_offsets.get((topic, index), 0)
-
-    def high_watermark(self, topic: str, index: int) -> int:
-        """The end of the records that were known to be committed."""
-        return self._high_watermarks.get((topic, index), 0)
-
-    def write_recovery_points(self, offsets: Mapping[tuple[str, int], int], *, durable: bool = False) -> None:
-        """Replace all recovery points; one that goes back has to be on disk before new records are."""
-        self._recovery_points = self._write_offsets(
-            RECOVERY_POINT_FILE, offsets, self._recovery_points, durable=durable
-        )
-
-    def write_high_watermarks(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Replace the high watermarks of all replicated partitions."""
-        self._high_watermarks = self._write_offsets(HIGH_WATERMARK_FILE, offsets, self._high_watermarks)
-
-    def write_log_start_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Replace all log start offsets; one of 0 is left out."""
-        moved = {partition: offset for partition, offset in offsets.items() if offset}
-        self._log_start_offsets = self._write_offsets(LOG_START_OFFSET_FILE, moved, self._log_start_offsets)
+    def write_checkpoints(self) -> None:
+        """Bring the checkpoint files up to date; for any thread."""
+        for checkpoint in self._checkpoints:
+            checkpoint.write()
 
     def forget(self, partitions: Set[tuple[str, int]]) -> None:
-        """Drop deleted partitions' checkpoints at once: new ones of their names must not inherit them."""
-        for write, offsets in (
-            (self.write_recovery_points, self._recovery_points),
-            (self.write_log_start_offsets, self._log_start_offsets),
-            (self.write_high_watermarks, self._high_watermarks),
-        ):
-            if not partitions.isdisjoint(offsets):
-                write({known: offset for known, offset in offsets.items() if known not in partitions})
+        """Drop the checkpoints of deleted partitions at once: new ones of that name must not inherit them."""
+        for checkpoint in self._checkpoints:
+            checkpoint.forget(partitions)
+            checkpoint.write()
 
-    def _write_offsets(
-        self,
-        name: str,
-        offsets: Mapping[tuple[str, int], int],
-        written: dict[tuple[str, int], int],
-        *,
-        durable: bool = False,
-    ) -> dict[tuple[str, int], int]:
-        current = dict(offsets)
-        if current != written:
-            entries = [(topic, index, offset) for (topic, index), offset in sorted(current.items())]
-            # Late is harmless, torn is impossible: a recovery then only starts earlier.
-            write_checkpoint(self.path / name, entries, self.disk, durable=durable)
-        return current
+    @property
+    def _checkpoints(self) -> tuple[OffsetCheckpoint, ...]:
+        return self.recovery_points, self.log_start_offsets, self.high_watermarks
 
     def mark_clean_shutdown(self) -> None:
         """Say that every log was closed, so that the next start need not check them."""
@@ -153,16 +119,6 @@ def partitions_in(directory: Path) -> list[tuple[str, int]]:
 def _directories(path: Path) -> list[str]:
     with os.scandir(path) as entries:
         return [entry.name for entry in entries if entry.is_dir()]
-
-
-def read_offsets(checkpoint: Path) -> dict[tuple[str, int], int]:
-    """The offsets in a checkpoint by topic and partition; a damaged one holds none."""
-    try:
-        entries = read_checkpoint(checkpoint, fields=3)
-        return {(topic, int(index)): int(offset) for topic, index, offset in entries}
-    except (CorruptCheckpoint, ValueError) as fault:
-        logger.warning("%s; its logs are checked from their start", fault)
-        return {}
 
 
 def doomed_path(directory: Path) -> Path:
