@@ -120,13 +120,14 @@ def test_a_topic_can_be_created_while_others_are_recovered(slow: SlowNode) -> No
 
 def test_others_have_their_turns_while_a_large_topic_is_created(slow: SlowNode) -> None:
     creating = slow.loop.create_task(slow.node.metadata.create_topic("large", 3000))
-    longest, since = 0.0, thread_time()
-    # In one go this takes 200 ms and more.
+    longest, began = 0.0, thread_time()
+    since = began
     while len(slow.pending) < 3000:
         slow.run(asyncio.sleep(0))
         now = thread_time()
         longest, since = max(longest, now - since), now
-    assert longest < 0.05
+    # In one go it would be all of it. Nothing absolute: a busy machine makes every turn longer.
+    assert longest < (thread_time() - began) / 3
     while slow.pending:
         slow.complete()
     slow.run(creating)
