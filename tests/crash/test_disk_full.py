@@ -98,7 +98,7 @@ def test_records_can_be_deleted_on_a_full_disk(broker: Broker, caplog: pytest.Lo
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     asked = TopicPartition(TOPIC, 0, 7)
     assert admin.delete_records([asked])[asked].result(20).low_watermark == 7
-    assert "cannot write down which records were deleted" in caplog.text
+    assert "cannot checkpoint which records were deleted" in caplog.text
     broker.disk.free()
     assert watermarks(broker.bootstrap, TOPIC, 1) == {0: (7, 10)}
 
