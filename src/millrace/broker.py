@@ -35,7 +35,7 @@ from millrace.timers import LoopTimers
 
 logger = logging.getLogger(__name__)
 
-# Clients that connect at once find every partition, unless a recovery takes longer than this.
+# Serving begins when all partitions are open, or after this time while recovery continues.
 RECOVERY_PATIENCE_SECONDS = 1.0
 # Fsync, file deletion: work that waits for the disk, never for the CPU.
 DISK_THREADS = 2
@@ -65,7 +65,7 @@ class Broker:
 
     @property
     def listeners(self) -> list[tuple[str, int]]:
-        """The addresses that clients are told."""
+        """The addresses advertised to clients."""
         return [(listener.advertised_host, listener.advertised_port) for listener in self._listeners]
 
     @property
@@ -85,7 +85,7 @@ class Broker:
     async def start(self) -> None:
         """Take the data directories and the ports, open the logs, and serve.
 
-        A long recovery is not waited for: partitions are served as their logs open.
+        A long recovery does not delay serving: each partition is served when its log is open.
         """
         began = time.perf_counter()
         self._loop = asyncio.get_running_loop()
@@ -127,7 +127,7 @@ class Broker:
         server = Server(
             self._new_client,
             loop=self._loop,
-            # Sockets live in real time, whatever a test's clock shows.
+            # Sockets use real time, even if a test sets the clock.
             clock=Clock(),
             timers=self._timers,
             max_frame_bytes=self.config.socket_request_max_bytes,
@@ -177,13 +177,13 @@ class Broker:
         )
 
     async def stop(self) -> None:
-        """Stop serving, flush and close every log, and leave the mark of a clean stop."""
+        """Stop serving, flush and close every log, and mark the stop as clean."""
         await self._stop_serving()
         self.partitions.close()
         self._threads.shutdown()
 
     async def abandon(self) -> None:
-        """Let go of everything at once, as a killed process would."""
+        """Release everything at once, as a killed process would."""
         await self._stop_serving()
         self.partitions.abandon()
         self._threads.shutdown()
@@ -222,16 +222,16 @@ class Broker:
         return Dispatcher(ctx, HANDLERS_BY_KEY, self.interceptors)
 
     def _warn_if_misled(self, client_host: str, listener: Listener) -> None:
-        """A client from elsewhere that is told to connect to `localhost` would connect to itself."""
+        """Warn if a client on another machine is given `localhost`, which would be its own machine."""
         if listener.name in self._warned_of or not _is_loopback(listener.advertised_host):
             return
         if not _is_loopback(client_host):
             self._warned_of.add(listener.name)
             logger.warning(
-                "a client at %s came through listener %s, which sends clients to %s:%d: to it that is its own"
-                " machine; set advertised.listeners to an address it can reach",
-                client_host,
+                "listener %s has a client at %s but advertises %s:%d, which is the client's own machine;"
+                " set advertised.listeners to an address that clients can reach",
                 listener.name,
+                client_host,
                 listener.advertised_host,
                 listener.advertised_port,
             )
@@ -256,7 +256,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[Broker], None] | None
         loop.add_signal_handler(signal_number, stopped.set)
     broker = Broker(config)
     await broker.start()
-    # What is alive now stays: the collector need not look at it again.
+    # Objects that exist now live as long as the broker: keep the collector from scanning them again.
     gc.freeze()
     if on_ready is not None:
         on_ready(broker)
@@ -265,7 +265,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[Broker], None] | None
 
 
 def _raise_file_limit() -> None:
-    """Allow as many open files as the system does: each client and each partition being written is one."""
+    """Raise the limit on open files to the system's: each client and each written partition needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -282,7 +282,7 @@ def _is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-# A broker is started with flags, or from a file.
+# A broker starts with flags or from a file.
 _TAKE_ANOTHER_PORT = "take another port (--port, or listeners in the properties file)"
 _CHOOSE_ANOTHER = "choose another directory (--data-dir, or log.dirs in the properties file)"
 

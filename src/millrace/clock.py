@@ -1,4 +1,4 @@
-"""The time seam: everything that needs the time is handed a clock."""
+"""The time seam: code that needs the time receives a clock."""
 
 import time
 from collections.abc import Callable
@@ -14,4 +14,4 @@ class Clock:
         return time.time_ns() // 1_000_000
 
     monotonic: Callable[[], float] = staticmethod(time.monotonic)
-    """Seconds that never go back, for timeouts."""
+    """Monotonic seconds, for timeouts."""

@@ -13,9 +13,9 @@ _KEEP_SIZE = 1
 
 
 class OpenFile(io.FileIO):
-    """An unbuffered file that closes when nothing refers to it any more.
+    """An unbuffered file that closes with its last reference.
 
-    Answers in flight hold a reference, so a segment may drop its file at any time.
+    Responses that are being sent hold a reference, so a segment may drop its file at any time.
     """
 
     def __del__(self) -> None:
@@ -33,31 +33,31 @@ class Disk:
         return OpenFile(os.open(path, flags, 0o644), "rb+")
 
     def open_for_reading(self, path: Path) -> OpenFile:
-        """Open a file that is not written any more."""
+        """Open a file that is no longer written to."""
         return OpenFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "rb")
 
     def write(self, fd: int, buffers: Sequence[Bytes]) -> None:
-        """Append all buffers with one call where the kernel takes them at once; raise OSError otherwise."""
+        """Append all buffers, with one call if the kernel accepts them; raises OSError if it fails."""
         written = os.writev(fd, buffers)
         if written != sum(map(len, buffers)):
             self._write_rest(fd, b"".join(buffers)[written:])
 
     def _write_rest(self, fd: int, rest: bytes) -> None:
-        # A short write is how a full disk first shows: the next attempt raises the reason.
+        # A short write is the first sign of a full disk: the next attempt raises the reason.
         while rest:
             rest = rest[os.write(fd, rest) :]
 
     def allocate(self, fd: int, position: int, length: int) -> None:
-        """Have blocks ready for bytes that will be appended; the file's size stays as it is.
+        """Allocate blocks for bytes that will be appended; the file's size does not change.
 
-        Where the file system cannot, or has no room, nothing happens: the write itself will tell.
+        If the file system cannot or has no space, nothing happens: the write itself reports the error.
         """
         fallocate = _fallocate()
         if fallocate is not None:
             fallocate(fd, _KEEP_SIZE, position, length)
 
     def read_at(self, path: Path, position: int, length: int) -> bytes:
-        """Read a piece of a file that is not kept open; less where the file ends."""
+        """Read a piece of a file that is not kept open; less if the file ends before."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             return os.pread(fd, length, position)
@@ -65,7 +65,7 @@ class Disk:
             os.close(fd)
 
     def write_at(self, path: Path, position: int, content: Bytes) -> None:
-        """Write a piece of a file, creating it where missing; what lies beyond the piece is cut off."""
+        """Write a piece of a file, creating the file if needed; everything after the piece is cut off."""
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             os.lseek(fd, position, os.SEEK_SET)
@@ -83,7 +83,7 @@ class Disk:
         os.fsync(fd)
 
     def forget_pages(self, fd: int) -> None:
-        """Have a file read from the disk next, except what still waits to be written there."""
+        """Drop a file's pages from the page cache, except those not yet written to disk."""
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -100,11 +100,11 @@ class Disk:
         source.replace(target)
 
     def remove(self, path: Path) -> None:
-        """Delete a file that may already be gone."""
+        """Delete a file if it exists."""
         path.unlink(missing_ok=True)
 
     def replace(self, path: Path, content: bytes, *, durable: bool = True) -> None:
-        """Put a file in place whole: a reader sees the old content or the new, never a part."""
+        """Replace a file atomically: a reader sees the old content or the new, never a part."""
         temporary = path.with_name(path.name + ".tmp")
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
@@ -120,9 +120,9 @@ class Disk:
 
 @cache
 def _fallocate() -> Callable[[int, int, int, int], int] | None:
-    """Linux's call, which Python has only in a form that changes the file's size."""
+    """Linux's fallocate; Python offers only the form that changes the file's size."""
     try:
-        # Not small, and needed by large logs only.
+        # A large import, needed by large logs only.
         import ctypes
 
         function = ctypes.CDLL(None).fallocate

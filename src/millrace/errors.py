@@ -169,7 +169,7 @@ class Error(IntEnum):
 
 
 class KafkaError(Exception):
-    """A failure that a client is told as a Kafka error code."""
+    """A failure that is reported to the client as a Kafka error code."""
 
     def __init__(self, error: Error, message: str | None = None) -> None:
         self.error = error

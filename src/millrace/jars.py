@@ -1,4 +1,4 @@
-"""Locked Java jars: fetched once, checked, kept, and used offline from then on."""
+"""Locked Java jars: fetched once, checked, cached, and used offline from then on."""
 
 import fcntl
 import hashlib
@@ -68,17 +68,17 @@ def kafka_clients_classpath(version: str) -> str:
 
 
 def spark_kafka_jars() -> list[Path]:
-    """Spark's Kafka connector and what it needs beside Spark's own jars."""
+    """Spark's Kafka connector and its dependencies that Spark does not ship."""
     return files("spark-kafka")
 
 
 def classpath(section: str) -> str:
-    """The class path of one section of the lock file, fetched now if it is not in the cache."""
+    """The class path of one section of the lock file; jars that are not in the cache are fetched now."""
     return os.pathsep.join(map(str, files(section)))
 
 
 def files(section: str) -> list[Path]:
-    """The jars of one section of the lock file, fetched now where they are not in the cache."""
+    """The jars of one section of the lock file; those that are not in the cache are fetched now."""
     jars = locked_jars(section)
     directory = cache_directory()
     missing = missing_jars(section)
@@ -105,7 +105,7 @@ def java() -> Path:
 
 
 class JavaVersion(NamedTuple):
-    """What a Java launcher says of itself: the number that counts, and the whole of it."""
+    """The version that a Java launcher reports: the major number, and the full text."""
 
     major: int
     text: str
@@ -115,7 +115,7 @@ class JavaVersion(NamedTuple):
 
 
 def java_version(launcher: Path) -> JavaVersion | None:
-    """The version of a Java launcher; None if it does not run, or says nothing that can be understood."""
+    """The version of a Java launcher; None if it does not run or its output cannot be parsed."""
     try:
         told = subprocess.run(
             [launcher, "-version"], capture_output=True, text=True, timeout=60, check=False
@@ -127,7 +127,7 @@ def java_version(launcher: Path) -> JavaVersion | None:
 
 
 def cache_directory() -> Path:
-    """Where fetched jars are kept: MILLRACE_JARS, else millrace/jars in the user's cache directory."""
+    """Directory of fetched jars: MILLRACE_JARS, else millrace/jars in the user's cache directory."""
     if chosen := os.environ.get("MILLRACE_JARS"):
         return Path(chosen).expanduser().absolute()
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -135,7 +135,7 @@ def cache_directory() -> Path:
 
 
 def locked_jars(section: str) -> list[Jar]:
-    """The jars that the lock file lists in a section."""
+    """The jars of one section of the lock file."""
     sections = tomllib.loads(LOCK_FILE.read_text())
     if section not in sections:
         raise JarsUnavailable(f"no locked jars named {section}; the lock has {', '.join(sections)}")
@@ -144,7 +144,7 @@ def locked_jars(section: str) -> list[Jar]:
 
 
 def fetch(jars: list[Jar], directory: Path) -> None:
-    """Bring jars into the cache; a jar appears there whole and checked, or not at all."""
+    """Fetch jars into the cache; a jar appears there complete and checked, or not at all."""
     directory.mkdir(parents=True, exist_ok=True)
     with _exclusive(directory / ".lock"):
         # Another process may have fetched them while this one waited for the lock.
@@ -217,7 +217,7 @@ def _failure(output: list[str], jars: list[Jar]) -> str:
 
 
 def check(path: Path, jar: Jar) -> None:
-    """Refuse a file that is not the locked jar."""
+    """Reject a file that is not the locked jar."""
     if not path.exists():
         raise JarsUnavailable(f"{jar.file_name} was not downloaded; try again")
     with path.open("rb") as file:
@@ -231,7 +231,7 @@ def check(path: Path, jar: Jar) -> None:
 
 @contextmanager
 def _exclusive(path: Path) -> Iterator[None]:
-    """Hold a lock between processes; the kernel lets go of it if this one dies."""
+    """Hold a lock between processes; the kernel releases it if this process dies."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -239,7 +239,7 @@ def _exclusive(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[], None]]:
-    """A progress bar on a terminal, and silence elsewhere."""
+    """Show a progress bar on a terminal, and nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda: None
         return

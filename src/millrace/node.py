@@ -144,7 +144,7 @@ def open_node(
     run_in_thread: RunInThread,
     store: MetadataStore | None = None,
 ) -> Node:
-    """Compose a broker from its config and data directories; `start` brings it to life.
+    """Compose a broker from its config and data directories; `start` starts it.
 
     Without a store the broker is alone and keeps its metadata in files. Raises OSError or ConfigError if a
     directory cannot be used.

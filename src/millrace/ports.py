@@ -1,16 +1,16 @@
-"""Ports for servers that have to be told theirs before they start."""
+"""Free ports for servers that need a port number before they start."""
 
 import secrets
 import socket
 
 HOST = "127.0.0.1"
-# Outgoing connections get theirs from above (32768 on Linux, 49152 elsewhere), and would now and then take
-# one that was free a moment ago: a JVM needs seconds to come back for it.
+# Outgoing connections use ports above this range (from 32768 on Linux, 49152 elsewhere). They could take
+# a port that was free a moment ago, because a JVM needs seconds until it binds its port.
 CHOICE = range(10_000, 32_768)
 
 
 def free_port() -> int:
-    """A TCP port that nobody uses, and that is not likely to be used before the caller does."""
+    """A TCP port that is free, and likely to stay free until the caller binds it."""
     while True:
         port = secrets.choice(CHOICE)
         with socket.socket() as probe:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-# Pytest imports this in every project that has millrace installed, and it lies outside millrace.testing for
-# that reason: the broker and Spark come only when asked for.
+# Pytest imports this module in every project that has millrace installed. It lies outside millrace.testing
+# for that reason: the broker and Spark are imported only when a fixture needs them.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -28,7 +28,7 @@ def millrace_broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def millrace_session_broker() -> Iterator[Broker]:
-    """One broker for the whole run: the tests keep apart by topic names."""
+    """One broker for the whole run; tests must use different topic names."""
     from millrace.testing.broker import Broker
 
     with Broker() as broker:

@@ -35,7 +35,7 @@ def command(*, port: int, host: str, data_dir: Path, settings: tuple[str, ...]) 
     defaults = {
         "listeners": f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}",
         "log.dirs": str(data_dir.expanduser().absolute()),
-        # Who tries things out starts one consumer at a time, and should not wait for others.
+        # Local experiments start one consumer at a time, which should not wait for others.
         "group.initial.rebalance.delay.ms": "0",
     }
     run(BrokerConfig.from_properties(defaults | parse_pairs(settings, "--set")))

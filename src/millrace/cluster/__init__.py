@@ -1,1 +1,1 @@
-"""Which brokers, topics, partitions and configs exist."""
+"""Metadata of the cluster: brokers, topics, partitions and configs."""

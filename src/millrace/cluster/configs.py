@@ -1,4 +1,4 @@
-"""How configs are reported, with the source of each value, and how changes to them are applied."""
+"""Configs as they are reported, with the source of each value, and changes to them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from millrace.errors import Error, KafkaError
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, numbered as DescribeConfigs numbers it."""
+    """Source of a value, numbered as in DescribeConfigs."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -32,7 +32,7 @@ class ConfigSource(IntEnum):
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs does to one config."""
+    """Operations of IncrementalAlterConfigs on one config."""
 
     SET = 0
     DELETE = 1
@@ -60,7 +60,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A config as it is reported; `synonyms` are in the order they count, the first one in effect."""
+    """A config as it is reported; `synonyms` are in order of precedence, the first one is in effect."""
 
     name: str
     value: str | None
@@ -134,7 +134,7 @@ def describe_broker(config: BrokerConfig) -> list[ConfigEntry]:
 def _describe_broker_option(config: BrokerConfig, option: Option) -> ConfigEntry:
     synonyms = _synonyms(config, _SYNONYM_GROUPS.get(option.name, (option.name,)))
     if option.name in ("node.id", "broker.id"):
-        # One number under two names, of which the file gives at most one.
+        # One number under two names; the file sets at most one of them.
         defaults = [synonym for synonym in synonyms if synonym.source is ConfigSource.DEFAULT]
         synonyms = (Synonym(option.name, str(config.node_id), ConfigSource.STATIC_BROKER), *defaults)
     value = next((synonym.value for synonym in synonyms if synonym.name == option.name), None)
@@ -180,7 +180,7 @@ _SYNONYM_GROUPS = {
 def _synonyms(config: BrokerConfig, names: Sequence[str]) -> tuple[Synonym, ...]:
     """The settings behind a broker option, strongest first.
 
-    What stands before the first setting under the leading name is left out, as Kafka does: with only
+    Settings before the first one under the leading name are left out, as in Kafka: with only
     log.retention.hours given, log.retention.ms has no synonyms.
     """
     found = list(_settings(config, names))
@@ -211,7 +211,7 @@ def _settings(config: BrokerConfig, names: Sequence[str]) -> Iterator[Synonym]:
 def apply_changes(
     current: Mapping[str, str], changes: Sequence[Change], find_option: Callable[[str], Option | None]
 ) -> dict[str, str]:
-    """The settings after an incremental change, names and values as yet unchecked."""
+    """The settings after an incremental change; names and values are not checked yet."""
     if len({change.name for change in changes}) < len(changes):
         raise KafkaError(Error.INVALID_REQUEST, "Error due to duplicate config keys")
     settings = dict(current)
@@ -260,7 +260,7 @@ def replacement(configs: Sequence[tuple[str, str | None]]) -> dict[str, str]:
 def check_broker_settings(
     current: Mapping[str, str], settings: Mapping[str, str], *, all_brokers: bool
 ) -> None:
-    """Refuse new dynamic settings that cannot be changed at run time, or not in this place, or are wrong."""
+    """Reject new dynamic settings that are wrong, or cannot be changed at run time or at this level."""
     changed = [name for name, text in settings.items() if current.get(name) != text]
     options = {name: _broker_option(name) for name in changed}
     fixed = [name for name, option in options.items() if option.scope is Scope.READ_ONLY]
@@ -283,7 +283,7 @@ def check_broker_settings(
 
 
 def check_group_settings(config: BrokerConfig, settings: Mapping[str, str]) -> None:
-    """Refuse settings that a group must not have."""
+    """Reject settings that a group must not have."""
     try:
         check_group_configs(config, settings)
     except ConfigError as error:

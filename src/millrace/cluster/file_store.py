@@ -150,7 +150,7 @@ class FileStore:
             known = {name: changed for name, changed in states.items() if name in self._image.topics}
             image = self._image.with_partition_states(known)
             for name in known:
-                # An offline replica is found again at each start; an epoch must never go back.
+                # Each start detects offline replicas again, but an epoch must never go back.
                 if _epochs(image.topics[name]) != _epochs(self._image.topics[name]):
                     await self._write(partial(self._files.save, image.topics[name]))
             self._image = image
@@ -199,7 +199,7 @@ class FileStore:
         await self._announce()
 
     def _check_topics_with(self, image: ClusterImage) -> None:
-        """Refuse broker configs that contradict what is set on a topic."""
+        """Reject broker configs that contradict the configs of a topic."""
         self._config.set_dynamic(*self._layers(image))
         try:
             for topic in image.topics.values():
@@ -216,7 +216,7 @@ class FileStore:
         await self._write(lambda: self._disk.replace(path, json.dumps(content, indent=2).encode() + b"\n"))
 
     async def _write(self, write: Callable[[], object]) -> None:
-        """Write metadata off the loop. A failed write is the client's to know."""
+        """Write metadata off the loop. A failed write is reported to the client."""
         try:
             await self._run_in_thread(write)
         except OSError as error:

@@ -11,9 +11,9 @@ _FILE_NAME = "meta.properties"
 
 
 def claim(log_dirs: Sequence[LogDir], config: BrokerConfig) -> str:
-    """Check that the directories are this broker's, sign those that are new, and return the cluster's id.
+    """Check that the directories are this broker's, sign new ones, and return the cluster's id.
 
-    A broker that was given no number takes the one its directories carry.
+    A broker without a configured number takes the number in its directories.
     """
     signed = {log_dir: _read(log_dir) for log_dir in log_dirs}
     if not {"node.id", "broker.id"} & config.static.keys():
@@ -38,7 +38,7 @@ def claim(log_dirs: Sequence[LogDir], config: BrokerConfig) -> str:
 
 
 def _read(log_dir: LogDir) -> tuple[int | None, str | None]:
-    """The node and cluster that a directory is signed with."""
+    """The node and cluster that signed a directory."""
     path = log_dir.path / _FILE_NAME
     try:
         properties = parse_properties(path.read_text())

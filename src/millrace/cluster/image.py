@@ -77,7 +77,7 @@ class TopicImage:
         return self.name in INTERNAL_TOPICS
 
     def with_states(self, states: Mapping[int, PartitionState]) -> TopicImage:
-        """The topic with other states of some of its partitions."""
+        """The topic with the states of some of its partitions replaced."""
         return replace(
             self, states=tuple(states.get(index, state) for index, state in enumerate(self.states))
         )
@@ -85,7 +85,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """The cluster at one moment. Never changed; every change makes another image."""
+    """The cluster at one moment. Immutable; every change makes a new image."""
 
     cluster_id: str = ""
     controller: int = NO_CONTROLLER
@@ -154,7 +154,7 @@ class ClusterImage:
         return replace(self, brokers=_with(self.brokers, broker.broker_id, broker))
 
     def with_topics(self, topics: Iterable[TopicImage]) -> ClusterImage:
-        """The image with new topics, or with other images of topics that it has."""
+        """The image with topics added or replaced."""
         by_name, by_id, version = dict(self.topics), dict(self.by_id), self.version
         for topic in topics:
             known = by_name.get(topic.name)
@@ -174,7 +174,7 @@ class ClusterImage:
         )
 
     def with_partition_states(self, states: Mapping[str, Mapping[int, PartitionState]]) -> ClusterImage:
-        """The image with other states of some partitions, by topic and index."""
+        """The image with the states of some partitions replaced, by topic and index."""
         return self.with_topics(self.topics[name].with_states(changed) for name, changed in states.items())
 
     def after_deletion(self, topic_id: bytes) -> ClusterImage:

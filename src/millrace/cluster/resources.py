@@ -1,4 +1,4 @@
-"""The resources that have configs: topics, brokers, their loggers and groups, described and altered alike."""
+"""Resources that have configs: topics, brokers, loggers and groups, described and altered in the same way."""
 
 from collections.abc import Sequence
 from enum import IntEnum

@@ -1,4 +1,4 @@
-"""The seam between the broker and whatever keeps the cluster's metadata."""
+"""The seam between the broker and the store of the cluster's metadata."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millrace.config import BrokerConfig, GroupConfig
 from millrace.config.group import group_config
 
 Subscriber: TypeAlias = Callable[[ClusterImage], Awaitable[None]]
-"""Acts on a new image. It may be called again before it has finished with the one before."""
+"""Acts on a new image. It may be called again before it has finished with the previous image."""
 
 PartitionStates: TypeAlias = Mapping[str, Mapping[int, PartitionState]]
 """States of some partitions, by topic and index."""
@@ -66,24 +66,24 @@ class MetadataStore(Protocol):
     async def set_topic_configs(
         self, name: str, settings: Mapping[str, str], *, validate_only: bool = False
     ) -> None:
-        """Replace what is set on a topic."""
+        """Replace the configs of a topic."""
 
     async def set_broker_configs(
         self, broker: str, settings: Mapping[str, str], *, validate_only: bool = False
     ) -> None:
-        """Replace what is set dynamically on a broker, or under ALL_BROKERS on all of them."""
+        """Replace the dynamic configs of a broker, or with ALL_BROKERS those of the whole cluster."""
 
     async def set_group_configs(
         self, group: str, settings: Mapping[str, str], *, validate_only: bool = False
     ) -> None:
-        """Replace what is set on a group, whether or not the group exists."""
+        """Replace the configs of a group, whether or not the group exists."""
 
     async def alter_partitions(self, states: PartitionStates) -> None:
         """Replace the states of partitions: leaders, epochs, in-sync and offline replicas."""
 
 
 class LiveGroupConfigs:
-    """The configs of groups by a store's newest image, resolved."""
+    """The resolved configs of groups, from the newest image of a store."""
 
     def __init__(self, store: MetadataStore, config: BrokerConfig) -> None:
         self._store = store

@@ -13,7 +13,7 @@ _DELETING = ".deleting"
 
 
 class TopicFiles:
-    """Files named after topic ids: a topic exists from the writing of its file until its renaming."""
+    """Files named after topic ids. A topic exists from the write of its file until the file is renamed."""
 
     def __init__(self, directory: Path, disk: Disk, node_id: int) -> None:
         """Every partition's only replica is `node_id`."""
@@ -30,7 +30,7 @@ class TopicFiles:
         return self._read_all(_LIVE)
 
     def deleting(self) -> list[TopicImage]:
-        """Topics whose deletion was begun and not finished."""
+        """Topics whose deletion has begun but not finished."""
         return self._read_all(_DELETING)
 
     def save(self, topic: TopicImage) -> None:

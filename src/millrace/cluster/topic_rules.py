@@ -1,6 +1,6 @@
 """The rules for topics: their names, ids, partitions, replicas and configs.
 
-Every metadata store checks a change here, on its current image, before it makes the change last.
+Every metadata store checks a change here, against its current image, before it makes the change durable.
 """
 
 import base64
@@ -23,7 +23,7 @@ DEFAULT = -1
 CONTROLLER_TOPIC = "__cluster_metadata"
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
-# Kafka gives this id a meaning of its own.
+# Kafka reserves this id.
 _METADATA_TOPIC_ID = bytes(15) + b"\x01"
 
 
@@ -125,7 +125,7 @@ def new_topic(
     configs: Mapping[str, str] | None = None,
     assignments: Mapping[int, Sequence[int]] | None = None,
 ) -> TopicImage:
-    """The topic that a request asks for; raises KafkaError if it cannot be created."""
+    """The topic as requested; raises KafkaError if it cannot be created."""
     _check_new_name(image, name)
     replicas = _new_replicas(image, config, partitions, replication_factor, assignments)
     settings = dict(configs or {})
@@ -168,7 +168,7 @@ def check_auto_creation(config: BrokerConfig, name: str) -> None:
 
 
 def check_topic_configs(config: BrokerConfig, settings: Mapping[str, str]) -> LogConfig:
-    """The configuration of a topic's logs, with some settings of its own."""
+    """The configuration of a topic's logs: its own settings over those of the broker."""
     try:
         return config.log_config(dict(settings))
     except ConfigError as error:
@@ -210,7 +210,7 @@ def _new_replicas(
         check_assignments(assignments, brokers)
         return [assignments[index] for index in range(len(assignments))]
     if replication_factor == DEFAULT:
-        # A default that is meant for a larger cluster is no reason to refuse.
+        # A default meant for a larger cluster is no reason to reject the request.
         replication_factor = min(config.default_replication_factor, len(brokers))
     else:
         check_replication_factor(replication_factor, len(brokers))

@@ -39,15 +39,15 @@ _DYNAMIC = Scope.CLUSTER_WIDE
 class BrokerConfig:
     """The broker's options; owned by the broker loop, which updates the dynamic ones in place."""
 
-    auto_create_topics_enable: bool = boolean(True, "Create a topic when a client first asks for it.")
-    broker_rack: str | None = string(None, "Rack of this broker, told to clients.")
+    auto_create_topics_enable: bool = boolean(True, "Create a topic when a client first requests it.")
+    broker_rack: str | None = string(None, "Rack of this broker, reported to clients.")
     connections_max_idle_ms: int = long(10 * MINUTE_MS, "Close a connection that was idle this long.")
     default_replication_factor: int = integer(
-        1, "Replicas of a topic that is created without saying how many.", at_least=1
+        1, "Replicas of a topic that is created without a replication factor.", at_least=1
     )
     delete_topic_enable: bool = boolean(True, "Whether topics can be deleted.")
     fetch_max_bytes: int = integer(
-        55 << 20, "Most bytes that one fetch response carries, whatever the client asks for.", at_least=1024
+        55 << 20, "Most bytes that one fetch response carries, whatever the client requests.", at_least=1024
     )
     group_consumer_assignment_interval_ms: int = integer(
         SECOND_MS,
@@ -57,11 +57,11 @@ class BrokerConfig:
     )
     group_consumer_assignors: tuple[str, ...] = strings(
         ("uniform", "range"),
-        "Assignors that members of the consumer protocol may ask for; the first is the default.",
+        "Assignors that members of the consumer protocol may choose; the first is the default.",
         choices=("uniform", "range"),
     )
     group_consumer_heartbeat_interval_ms: int = integer(
-        5 * SECOND_MS, "How often members of the consumer protocol are told to heartbeat.", at_least=1
+        5 * SECOND_MS, "Heartbeat interval that members of the consumer protocol are given.", at_least=1
     )
     group_consumer_max_assignment_interval_ms: int = integer(
         15 * SECOND_MS, "Largest consumer.assignment.interval.ms that a group may set.", at_least=0
@@ -77,7 +77,7 @@ class BrokerConfig:
     )
     group_consumer_migration_policy: str = string(
         "bidirectional",
-        "Which way groups in use may go between the classic and the consumer protocol.",
+        "Direction in which non-empty groups may convert between the classic and the consumer protocol.",
         choices=("disabled", "downgrade", "upgrade", "bidirectional"),
     )
     group_consumer_min_assignment_interval_ms: int = integer(
@@ -96,14 +96,14 @@ class BrokerConfig:
         3 * SECOND_MS, "How long a new group waits for more members before it first balances.", at_least=0
     )
     group_max_session_timeout_ms: int = integer(
-        30 * MINUTE_MS, "Longest session timeout that a member may ask for."
+        30 * MINUTE_MS, "Longest session timeout that a member may request."
     )
     group_max_size: int = integer(INT_MAX, "Most members of one group.", at_least=1)
     group_min_session_timeout_ms: int = integer(
-        6 * SECOND_MS, "Shortest session timeout that a member may ask for."
+        6 * SECOND_MS, "Shortest session timeout that a member may request."
     )
     log_cleaner_backoff_ms: int = long(
-        15 * SECOND_MS, "How long the cleaner rests when no log is due.", at_least=0, scope=_DYNAMIC
+        15 * SECOND_MS, "How long the cleaner pauses when no log is due.", at_least=0, scope=_DYNAMIC
     )
     log_cleaner_dedupe_buffer_size: int = long(
         128 << 20, "Memory that one compaction may use for its map of keys.", at_least=1 << 20, scope=_DYNAMIC
@@ -111,7 +111,7 @@ class BrokerConfig:
     log_cleaner_enable: bool = boolean(True, "Whether compacted topics are compacted.")
     log_cleaner_io_buffer_load_factor: float = double(
         0.9,
-        "How full the map of keys may become before a compaction stops taking in segments.",
+        "How full the map of keys may become before a compaction reads no further segments.",
         scope=_DYNAMIC,
     )
     log_cleaner_io_max_bytes_per_second: float = double(
@@ -121,13 +121,13 @@ class BrokerConfig:
         1, "Logs that are compacted at the same time, each in a process.", at_least=0, scope=_DYNAMIC
     )
     log_flush_offset_checkpoint_interval_ms: int = integer(
-        MINUTE_MS, "How often recovery points and log start offsets are written down.", at_least=0
+        MINUTE_MS, "How often recovery points and log start offsets are saved.", at_least=0
     )
     log_initial_task_delay_ms: int = long(
         30 * SECOND_MS, "How long after the start retention and compaction begin.", at_least=0
     )
     log_retention_check_interval_ms: int = long(
-        5 * MINUTE_MS, "How often logs are looked through for segments to delete.", at_least=1
+        5 * MINUTE_MS, "How often logs are checked for segments to delete.", at_least=1
     )
     max_connections: int = integer(INT_MAX, "Most connections at a time.", at_least=0)
     max_incremental_fetch_session_cache_slots: int = integer(
@@ -144,7 +144,7 @@ class BrokerConfig:
     )
     millrace_fetch_pacing_enable: bool = boolean(
         True,
-        "Answer consumers that stop asking while there is more for them (librdkafka, when its queue is full)"
+        "Answer consumers that pause although there is more to fetch (librdkafka, when its queue is full)"
         " at the pace of their applications.",
     )
     millrace_queued_max_response_bytes: int = long(
@@ -153,11 +153,11 @@ class BrokerConfig:
         " slowest readers are closed. -1 is no limit.",
     )
     num_partitions: int = integer(
-        1, "Partitions of a topic that is created without saying how many.", at_least=1
+        1, "Partitions of a topic that is created without a partition count.", at_least=1
     )
-    offset_metadata_max_bytes: int = integer(4096, "Longest metadata that goes with a committed offset.")
+    offset_metadata_max_bytes: int = integer(4096, "Longest metadata of a committed offset.")
     offsets_retention_check_interval_ms: int = long(
-        10 * MINUTE_MS, "How often unused offsets are looked for.", at_least=1
+        10 * MINUTE_MS, "How often unused offsets are searched for and removed.", at_least=1
     )
     offsets_retention_minutes: int = integer(
         7 * 24 * 60, "How long the offsets of a group without members are kept.", at_least=1
@@ -177,10 +177,10 @@ class BrokerConfig:
     )
     socket_request_max_bytes: int = integer(100 << 20, "Largest request that is accepted.", at_least=1)
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = integer(
-        10 * SECOND_MS, "How often transactions that take too long are looked for.", at_least=1
+        10 * SECOND_MS, "How often transactions past their timeout are searched for.", at_least=1
     )
     transaction_max_timeout_ms: int = integer(
-        15 * MINUTE_MS, "Longest timeout that a producer may ask for its transactions.", at_least=1
+        15 * MINUTE_MS, "Longest transaction timeout that a producer may request.", at_least=1
     )
     transaction_partition_verification_enable: bool = boolean(
         True,
@@ -188,7 +188,7 @@ class BrokerConfig:
         scope=_DYNAMIC,
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = integer(
-        HOUR_MS, "How often unused transactional ids are looked for.", at_least=1
+        HOUR_MS, "How often unused transactional ids are searched for.", at_least=1
     )
     transaction_state_log_num_partitions: int = integer(
         50, "Partitions of the topic that keeps transactions, when it is created.", at_least=1
@@ -228,7 +228,7 @@ class BrokerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Build the configuration; a wrong value is a ConfigError, a name nobody knows a warning."""
+        """Build the configuration; a wrong value is a ConfigError, an unknown name a warning."""
         static = known_properties(properties)
         config = cls(static=static)
         config._resolve(FIELD_OPTIONS)
@@ -249,7 +249,7 @@ class BrokerConfig:
             setattr(self, option.attribute, self.value(option))
 
     def value(self, option: Option) -> Value:
-        """A broker option's present value."""
+        """The current value of a broker option."""
         for layer in (self.dynamic, self.dynamic_defaults, self.static):
             if option.name in layer:
                 return option.parse(layer[option.name])
@@ -268,7 +268,7 @@ class BrokerConfig:
         return config
 
     def topic_default(self, option: Option) -> Value:
-        """What a topic has that does not set this option itself."""
+        """The value that a topic has if it does not set this option itself."""
         for layer in (self.dynamic, self.dynamic_defaults, self.static):
             for synonym in option.synonyms:
                 if synonym in layer:
@@ -289,7 +289,7 @@ def _log_defaults() -> list[Option]:
         Option(
             name=option.synonyms[0],
             kind=option.kind,
-            # With weaker synonyms in other units the strongest has no default, or they would never count.
+            # If weaker synonyms exist in other units, the strongest has no default: they would never count.
             default=option.default if len(option.synonyms) == 1 else None,
             doc=f"Default of {option.name} for topics. {option.doc}",
             at_least=option.at_least,
@@ -347,20 +347,20 @@ _COMPOUND_OPTIONS = [
         "advertised.listeners",
         Kind.LIST,
         None,
-        "Addresses that clients are told to connect to; without it, those of listeners.",
+        "Addresses that clients are given to connect to; by default those of listeners.",
     ),
     Option("broker.id", Kind.INT, -1, "Older name of node.id."),
     Option(
         "controller.listener.names",
         Kind.LIST,
         None,
-        "Listeners meant for KRaft controllers; they are not opened, for there is no controller to talk to.",
+        "Listeners of KRaft controllers; they are not opened, because there is no controller.",
     ),
     Option(
         "listener.security.protocol.map",
         Kind.STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "Which security protocol each listener speaks; PLAINTEXT is the one supported so far.",
+        "Security protocol of each listener; only PLAINTEXT is supported so far.",
     ),
     Option(
         "listeners",
@@ -370,12 +370,12 @@ _COMPOUND_OPTIONS = [
     ),
     Option("log.dir", Kind.LIST, ("/tmp/kafka-logs",), "Data directories, when log.dirs is not set."),
     Option("log.dirs", Kind.LIST, None, "Data directories; partitions are spread over them."),
-    Option("node.id", Kind.INT, None, "This broker's number; 1 where none is given.", at_least=0),
+    Option("node.id", Kind.INT, None, "This broker's number; 1 if none is given.", at_least=0),
     Option(
         "process.roles",
         Kind.LIST,
         None,
-        "Roles of a KRaft node; any list that includes broker will do.",
+        "Roles of a KRaft node; any list that includes broker is accepted.",
         choices=("broker", "controller"),
     ),
 ]
@@ -393,7 +393,7 @@ BROKER_OPTIONS: dict[str, Option] = {
 
 
 def known_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Drop and report the names that mean nothing here, and translate those of old Kafka versions."""
+    """Drop and report names that have no effect here, and translate those of old Kafka versions."""
     from .known import find_broker_option, report_unknown
 
     known = {}

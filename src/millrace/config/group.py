@@ -34,7 +34,7 @@ class GroupConfig:
     )
     consumer_heartbeat_interval_ms: int = integer(
         5 * SECOND_MS,
-        "How often members of a consumer group are told to heartbeat.",
+        "Heartbeat interval that members of a consumer group are given.",
         at_least=1,
         synonyms=("group.consumer.heartbeat.interval.ms",),
     )
@@ -52,17 +52,17 @@ class GroupConfig:
     )
     share_auto_offset_reset: str = string(
         "latest",
-        "Where a share group begins to read: earliest, latest, or by_duration:<PnDTnHnMn.nS> before now.",
+        "Start position of a share group: earliest, latest, or by_duration:<PnDTnHnMn.nS> before now.",
     )
     share_delivery_count_limit: int = integer(
         5,
-        "How often a record is delivered to a share group at most.",
+        "Most times that a record is delivered to a share group.",
         at_least=2,
         synonyms=("group.share.delivery.count.limit",),
     )
     share_heartbeat_interval_ms: int = integer(
         5 * SECOND_MS,
-        "How often members of a share group are told to heartbeat.",
+        "Heartbeat interval that members of a share group are given.",
         at_least=1,
         synonyms=("group.share.heartbeat.interval.ms",),
     )
@@ -73,7 +73,7 @@ class GroupConfig:
     )
     share_partition_max_record_locks: int = integer(
         2000,
-        "Most records of a partition that a share group has acquired at a time.",
+        "Most records of a partition that a share group may have acquired at a time.",
         at_least=100,
         synonyms=("group.share.partition.max.record.locks",),
     )
@@ -100,7 +100,7 @@ class GroupConfig:
     )
     streams_heartbeat_interval_ms: int = integer(
         5 * SECOND_MS,
-        "How often members of a streams group are told to heartbeat.",
+        "Heartbeat interval that members of a streams group are given.",
         at_least=1,
         synonyms=("group.streams.heartbeat.interval.ms",),
     )

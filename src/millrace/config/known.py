@@ -308,7 +308,7 @@ def inert_options() -> dict[str, Option]:
 
 
 def find_broker_option(name: str) -> Option | None:
-    """Look a broker option up, whether it has an effect here or not."""
+    """Look up a broker option, with or without effect here."""
     option = BROKER_OPTIONS.get(name) or inert_options().get(name)
     if option is None and (override := _LISTENER_OVERRIDE.fullmatch(name)):
         base = inert_options().get(override["name"])
@@ -317,7 +317,7 @@ def find_broker_option(name: str) -> Option | None:
 
 
 def report_unknown(name: str) -> None:
-    """Say what becomes of a property that is not an option."""
+    """Report a property that is not an option."""
     if name in _RETIRED or name.startswith(_RETIRED_PREFIXES):
         logger.info("%s is an option of older Kafka versions and is not needed", name)
     elif option := TOPIC_OPTIONS.get(name):
@@ -329,7 +329,7 @@ def report_unknown(name: str) -> None:
 
 
 def nearest_broker_option(name: str) -> str | None:
-    """The option whose name is most like this one, if any is much like it."""
+    """The option with the most similar name, if any is similar enough."""
     from difflib import get_close_matches
 
     matches = get_close_matches(name, [*BROKER_OPTIONS, *inert_options()], n=1)

@@ -1,4 +1,4 @@
-"""Where the broker listens and what it tells clients to connect to."""
+"""The addresses that the broker binds, and those that it advertises to clients."""
 
 import socket
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _WILDCARD_HOSTS = ("", "0.0.0.0", "::")
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One address the broker binds, and the address it gives to the clients that came through it."""
+    """One address that the broker binds, and the address it advertises to clients of this listener."""
 
     name: str
     host: str
@@ -62,7 +62,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 def resolve_listeners(
     endpoints: list[Endpoint], advertised: Mapping[str, Endpoint], protocols: Mapping[str, str]
 ) -> tuple[Listener, ...]:
-    """Join what is bound with what is advertised, and check that all of it can be served."""
+    """Join bound and advertised addresses, and check that all of them can be served."""
     names = [endpoint.name for endpoint in endpoints]
     for name in names:
         if names.count(name) > 1:

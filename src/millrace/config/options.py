@@ -1,4 +1,4 @@
-"""What one configuration option is: its name, kind, default, limits and one line of documentation."""
+"""A configuration option: its name, kind, default, limits and one line of documentation."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
@@ -34,7 +34,7 @@ class Kind(IntEnum):
 
 
 class Scope(IntEnum):
-    """How far a running broker lets an option be changed."""
+    """Whether an option can be changed on a running broker."""
 
     READ_ONLY = 0
     PER_BROKER = 1
@@ -61,7 +61,7 @@ class Option:
     synonyms: tuple[str, ...] = ()
     """For a topic option: the broker options that set its default, strongest first."""
     unit_ms: int = 1
-    """For a broker option in minutes or hours: what one unit is in the milliseconds of its topic option."""
+    """For a broker option in minutes or hours: the milliseconds of one unit."""
 
     @property
     def attribute(self) -> str:
@@ -123,7 +123,7 @@ class Option:
                 raise ConfigError(f"{self.name} names a value twice: {', '.join(map(str, given))}")
 
     def text(self, value: Value) -> str | None:
-        """Write a value the way Kafka shows it."""
+        """Format a value as Kafka shows it."""
         match value:
             case None:
                 return None
@@ -138,7 +138,7 @@ class Option:
 
 
 def _digits(text: str) -> str:
-    """A number as Java reads it; Python's would allow 1_000 too."""
+    """A number as Java reads it; Python would allow 1_000 too."""
     if "_" in text:
         raise ValueError(text)
     return text

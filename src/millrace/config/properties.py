@@ -6,12 +6,12 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Read properties; of a key given twice the last one counts, as in Java."""
+    """Read properties; if a key is given twice, the last one counts, as in Java."""
     return dict(_split(line) for line in _logical_lines(text))
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments and blanks, those that end in a backslash joined with the next."""
+    """Lines without comments and blanks; a line that ends in a backslash is joined with the next."""
     pending = ""
     for raw in text.splitlines():
         line = raw.lstrip()

@@ -13,11 +13,11 @@ _INTRODUCTION = """\
 
 Options have the names, types and meanings that Apache Kafka gives them, so a Kafka properties file
 works as it is: `millrace broker server.properties`. An option that Kafka knows and millrace does not
-need is accepted without effect; a name that nobody knows is a warning that names the nearest known one.
+need is accepted without effect. An unknown name is a warning that suggests the nearest known one.
 
 This page is printed by `python -m millrace.config`.
 
-Where a default or a limit differs from Apache Kafka 4.3:
+Defaults and limits that differ from Apache Kafka 4.3:
 
 | option | millrace | Apache Kafka | why |
 |---|---|---|---|
@@ -48,7 +48,7 @@ def render() -> str:
             _GROUPS,
             _table(GROUP_OPTIONS.values(), "broker option", _broker_options_of),
             "\n## Broker options\n",
-            "`dynamic` options can be altered while the broker runs; others are read at its start.\n",
+            "`dynamic` options can be changed while the broker runs; others are read at its start.\n",
             _table(BROKER_OPTIONS.values(), "change", _change_of),
             "\n## Accepted without effect\n",
             inert + ".\n",

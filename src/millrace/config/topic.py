@@ -27,7 +27,7 @@ class LogConfig:
 
     cleanup_policy: tuple[str, ...] = strings(
         ("delete",),
-        "What becomes of old segments: delete by age and size, compact by key, both, or neither when empty.",
+        "Cleanup of old segments: delete by age and size, compact by key, both, or neither when empty.",
         choices=("compact", "delete"),
         synonyms=("log.cleanup.policy",),
     )
@@ -80,7 +80,8 @@ class LogConfig:
         synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     )
     follower_replication_throttled_replicas: tuple[str, ...] = strings(
-        (), "Replicas whose catching up is throttled; kept for tools, without effect on a single broker."
+        (),
+        "Followers whose replication is throttled; kept for tools, without effect on a single broker.",
     )
     index_interval_bytes: int = integer(
         4096,
@@ -89,7 +90,8 @@ class LogConfig:
         synonyms=("log.index.interval.bytes",),
     )
     leader_replication_throttled_replicas: tuple[str, ...] = strings(
-        (), "Replicas whose being read is throttled; kept for tools, without effect on a single broker."
+        (),
+        "Leaders whose replication is throttled; kept for tools, without effect on a single broker.",
     )
     local_retention_bytes: int = long(
         -2,
@@ -105,7 +107,7 @@ class LogConfig:
     )
     max_compaction_lag_ms: int = long(
         LONG_MAX,
-        "A record older than this makes its log due for compaction however little of it is dirty.",
+        "A record older than this makes its log due for compaction, however little of the log is dirty.",
         at_least=1,
         synonyms=("log.cleaner.max.compaction.lag.ms",),
     )
@@ -129,26 +131,26 @@ class LogConfig:
     )
     message_timestamp_type: str = string(
         "CreateTime",
-        "Whose clock stamps a record: CreateTime keeps the producer's, LogAppendTime sets the broker's.",
+        "Clock that stamps a record: CreateTime keeps the producer's time, LogAppendTime sets the broker's.",
         choices=("CreateTime", "LogAppendTime"),
         synonyms=("log.message.timestamp.type",),
     )
     min_cleanable_dirty_ratio: float = double(
         0.5,
-        "Share of the log that must be uncompacted before the cleaner takes it up.",
+        "Share of the log that must be uncompacted before the cleaner compacts it.",
         at_least=0,
         at_most=1,
         synonyms=("log.cleaner.min.cleanable.ratio",),
     )
     min_compaction_lag_ms: int = long(
         0,
-        "A record younger than this is left alone by compaction.",
+        "Records younger than this are not compacted.",
         at_least=0,
         synonyms=("log.cleaner.min.compaction.lag.ms",),
     )
     min_insync_replicas: int = integer(
         1,
-        "Replicas that must have a batch before acks=all is answered, or all where there are fewer.",
+        "Replicas that must have a batch before acks=all is answered, or all if there are fewer.",
         at_least=1,
         synonyms=("min.insync.replicas",),
     )
@@ -175,7 +177,7 @@ class LogConfig:
     )
     segment_bytes: int = integer(
         1 << 30,
-        "Size of a segment file. Kafka allows no less than 1048576.",
+        "Size of a segment file. Kafka requires at least 1048576.",
         at_least=14,
         synonyms=("log.segment.bytes",),
     )
@@ -199,7 +201,7 @@ class LogConfig:
     )
     unclean_leader_election_enable: bool = boolean(
         False,
-        "Whether a replica that lags may become leader, losing what it lacks.",
+        "Whether a lagging replica may become leader, losing the records that it lacks.",
         synonyms=("unclean.leader.election.enable",),
     )
 
@@ -226,7 +228,7 @@ def _hint(name: str) -> str:
 
 
 def check_log_config(config: LogConfig) -> None:
-    """Check what no option can check alone."""
+    """Check rules that involve several options."""
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise ConfigError(
             f"min.compaction.lag.ms ({config.min_compaction_lag_ms}) must not be greater than "

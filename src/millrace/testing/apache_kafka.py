@@ -14,7 +14,7 @@ from typing import Self
 from millrace.jars import apache_kafka_classpath, java
 from millrace.ports import free_port
 
-# What kafka-server-start.sh gives the JVM when the user sets nothing.
+# The JVM options that kafka-server-start.sh uses by default.
 BROKER_JVM_OPTIONS = (
     "-Xmx1G",
     "-Xms1G",
@@ -27,7 +27,7 @@ BROKER_JVM_OPTIONS = (
     "-Djava.awt.headless=true",
 )
 
-# A tool lives for a second or two: compile little, collect little.
+# A tool runs for a second or two: compile little, collect little.
 TOOL_JVM_OPTIONS = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 # Single-broker settings: everything else is Kafka's default.
@@ -45,7 +45,7 @@ BROKER_PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
 }
 
-# Any 16 bytes in base64 will do.
+# Any 16 bytes in base64.
 CLUSTER_ID = "millrace-under-testing"
 
 

@@ -29,12 +29,12 @@ from millrace.testing.faults import Fault, api_key
 
 HOST = "127.0.0.1"
 START_SECONDS = 30.0
-# A test's group has no members that are still starting elsewhere.
+# A group in a test need not wait for members that are still starting elsewhere.
 QUICK = {"group.initial.rebalance.delay.ms": "0"}
 
 
 class _TestBroker(ABC):
-    """What both kinds share: an address and a data directory that outlive restarts."""
+    """Base of both kinds: an address and a data directory that outlive restarts."""
 
     def __init__(
         self, properties: Mapping[str, str] | None = None, *, data_dir: Path | str | None = None
@@ -46,7 +46,7 @@ class _TestBroker(ABC):
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as bootstrap.servers."""
+        """The value of bootstrap.servers for clients."""
         return f"{HOST}:{self.port}"
 
     def _all_properties(self) -> dict[str, str]:
@@ -63,7 +63,7 @@ class _TestBroker(ABC):
 
     @abstractmethod
     def kill9(self) -> None:
-        """Stop without a chance to write anything down."""
+        """Stop without writing anything to disk."""
 
     def restart(self) -> None:
         """Stop cleanly and start again on the same address."""
@@ -106,7 +106,7 @@ class Broker(_TestBroker):
 
     @property
     def broker(self) -> RealBroker:
-        """The broker itself; it belongs to its own thread: look at it, but don't change it from here."""
+        """The broker itself; owned by its own thread: read it, but do not change it from here."""
         assert self._broker is not None, "the broker is not running"
         return self._broker
 
@@ -160,7 +160,7 @@ class Broker(_TestBroker):
 
     def _share_faults(self) -> None:
         if self._broker is not None:
-            # Its thread may look at any moment: a fault that stays is there all the time.
+            # The broker's thread may read this at any moment: a fault that stays must never be missing.
             interceptors = self._broker.interceptors
             interceptors.update(self._faults)
             for gone in interceptors.keys() - self._faults.keys():
@@ -173,7 +173,7 @@ async def _start(broker: RealBroker) -> None:
 
 
 class BrokerProcess(_TestBroker):
-    """A broker in a process of its own, started as `millrace broker` is, for a real kill -9."""
+    """A broker in its own process, started like `millrace broker`, for a real kill -9."""
 
     def __init__(
         self, properties: Mapping[str, str] | None = None, *, data_dir: Path | str | None = None
@@ -199,7 +199,7 @@ class BrokerProcess(_TestBroker):
 
     @property
     def log_file(self) -> Path:
-        """What the broker has printed."""
+        """The broker's output."""
         return self.data_dir / "broker.log"
 
     def _await_ready(self) -> None:

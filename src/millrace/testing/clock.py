@@ -13,7 +13,7 @@ class ManualClock(Clock):
         self._monotonic = 0.0
 
     def now_ms(self) -> int:
-        """The wall-clock time the test has set."""
+        """The wall-clock time that the test has set."""
         return self._now_ms
 
     def monotonic(self) -> float:

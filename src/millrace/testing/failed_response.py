@@ -1,4 +1,4 @@
-"""The answer that fails: it names what was asked for, with an error wherever there is room for one."""
+"""A failed response: it names the items of the request, with an error in every field that can hold one."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from millrace.errors import Error
 from millrace.wire.schema import Array, Fixed, Nested, String, Type
 
-# What requests call one way and their responses another.
+# Fields whose names differ between requests and their responses.
 SAME_NAMES = {"index": "partition", "partition_index": "partition", "topic": "name"}
 
 
 def failed_response(request: Any, error: Error, message: str | None) -> Any:
-    """The response in which everything that was asked for has failed with the error."""
+    """The response in which every item of the request has failed with the error."""
     return _failed(request.response, request, error, message)
 
 
@@ -32,7 +32,7 @@ def _failed(struct: type[Any], asked: Any, error: Error, message: str | None) ->
 
 
 def _taken_over(struct: type[Any], asked: Any) -> Iterator[tuple[str, Any]]:
-    """The fields that say what an answer is about, from the question."""
+    """The identifying fields of a response, copied from the request."""
     if isinstance(asked, str | int):
         kind = String if isinstance(asked, str) else Fixed
         fitting = (name for name, field in struct.wire_fields.items() if _names_it(name, field, kind))
@@ -47,7 +47,7 @@ def _taken_over(struct: type[Any], asked: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _asked_items(item: type[Any], asked: Any) -> list[Any]:
-    """The items of the question that an answer's list of `item` is about."""
+    """The items of the request that belong to the response's list of `item`."""
     for name, field in type(asked).wire_fields.items():
         values = getattr(asked, name)
         if isinstance(field.type, Array) and values and (_answers(item, values[0]) or _names_nothing(item)):
@@ -56,7 +56,7 @@ def _asked_items(item: type[Any], asked: Any) -> list[Any]:
 
 
 def _names_nothing(item: type[Any]) -> bool:
-    """Whether the items of a response are told apart by their order alone."""
+    """Whether the items of a response are identified by their order alone."""
     return not any(
         _is_simple(field.type) and not _is_error_code(name) and name != "error_message"
         for name, field in item.wire_fields.items()
@@ -87,7 +87,7 @@ def _item_struct(of: Type) -> type[Any] | None:
 
 
 def _carries_error(struct: type[Any]) -> bool:
-    """Whether a struct has an error code, in itself or in the items of a list."""
+    """Whether a struct has an error code, directly or in the items of a list."""
     items = (_item_struct(field.type) for field in struct.wire_fields.values())
     return any(map(_is_error_code, struct.wire_fields)) or any(
         item is not None and _carries_error(item) for item in items

@@ -30,14 +30,14 @@ def drop(times: int | None = None) -> Fault:
 
 
 def drop_answer(times: int | None = None) -> Fault:
-    """Do what is asked, then close the connection instead of answering: the client cannot know."""
+    """Handle the request, then close the connection instead of answering: the client misses the result."""
     unanswered: set[asyncio.Task[Any]] = set()
 
     def intercept(ctx: Context, handler: Handler, request: Any) -> NoReturn:
         response = _in_turns(handler.handle(ctx, request))
         if asyncio.iscoroutine(response):
             task = ctx.loop.create_task(response)
-            unanswered.add(task)  # The loop alone would not keep it alive.
+            unanswered.add(task)  # The loop holds only a weak reference to a task.
             task.add_done_callback(unanswered.discard)
         raise CloseConnection("its answer was dropped by a fault")
 
@@ -45,7 +45,7 @@ def drop_answer(times: int | None = None) -> Fault:
 
 
 def delay(seconds: float, times: int | None = None) -> Fault:
-    """Do what is asked at once, and answer later."""
+    """Handle the request at once, and answer later."""
 
     async def later(response: Any) -> Any:
         await asyncio.sleep(seconds)
@@ -67,7 +67,7 @@ def fail(error: Error, message: str | None = None, times: int | None = None) -> 
     def intercept(ctx: Context, handler: Handler, request: Any) -> Any:
         if api_name(handler) not in ("Produce", "Fetch"):
             return failed_response(request, error, message)
-        # These know what else belongs into an answer (a session), and when there is none (acks=0).
+        # These handlers know the rest of their response (a session), and when there is none (acks=0).
         broken: Any = _FailingPartitions(error, message)
         return handler.handle(dataclasses.replace(ctx, partitions=broken), request)
 
@@ -108,7 +108,7 @@ def api_key(name: str) -> int:
 
 
 class _FailingPartitions:
-    """Stands in for the broker's partitions: every look-up fails."""
+    """Replaces the broker's partitions: every look-up fails."""
 
     def __init__(self, error: Error, message: str | None) -> None:
         self._error = KafkaError(error, message)

@@ -1,4 +1,4 @@
-"""Run a pipeline in a test: records in, records out, and crashes wherever the test says.
+"""Run a pipeline in a test: records in, records out, and crashes at the marks of the test.
 
 def test_words_are_counted(run_pipeline):
     output = run_pipeline(words, lines=["to be", ABORT, "or not to be"])
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["ABORT", "PAUSE", "Mark", "Output", "Record", "run_pipeline", "spark_session"]
 
 
-# Who in Spark says that a query has failed.
+# Spark's loggers that report a failed query.
 FAILURE_LOGGERS = (
     "org.apache.spark.executor.Executor",
     "org.apache.spark.scheduler.TaskSetManager",
@@ -49,12 +49,12 @@ FAILURE_LOGGERS = (
 
 
 class Mark(enum.Enum):
-    """What happens between the records of an input."""
+    """Events between the records of an input."""
 
-    PAUSE = "the pipeline catches up with what is before, and stops"
-    BEFORE_WRITING = "the pipeline crashes when it has read and not written"
-    WHILE_WRITING = "the pipeline crashes when a task has written half, and others perhaps all"
-    AFTER_WRITING = "the pipeline crashes when it has written, and its checkpoint does not know yet"
+    PAUSE = "the pipeline processes the records before the mark, and stops"
+    BEFORE_WRITING = "the pipeline crashes after reading, before writing"
+    WHILE_WRITING = "the pipeline crashes after one task has written half of its rows, and others perhaps all"
+    AFTER_WRITING = "the pipeline crashes after writing, before its checkpoint records that"
 
 
 PAUSE = Mark.PAUSE
@@ -62,7 +62,7 @@ ABORT = Mark.AFTER_WRITING
 
 
 class HasBootstrap(Protocol):
-    """A broker of `millrace.testing`, or whatever else has an address."""
+    """A broker of `millrace.testing`, or any other object with an address."""
 
     @property
     def bootstrap(self) -> str: ...
@@ -76,7 +76,7 @@ def spark_session() -> Iterator[SparkSession]:
     """
     from millrace.pipelines.spark.session import MASTER_VARIABLE, is_running, session
 
-    # Tests are over before code that is compiled better would pay.
+    # Tests end before the time spent on better compilation pays off.
     quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     settings = {
         "spark.driver.memory": "1g",
@@ -96,7 +96,7 @@ def spark_session() -> Iterator[SparkSession]:
 
 
 def _quieten(spark: SparkSession) -> None:
-    """Let nobody tell of a failed query but the error that the test gets: it says all that they do."""
+    """Silence Spark's own reports of a failed query: the error that the test gets says the same."""
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     from millrace.pipelines.spark.gateway import jvm
 
@@ -116,8 +116,8 @@ def run_pipeline(
     """Feed a pipeline's inputs, run it until there is nothing left to do, and return its output.
 
     Records are dicts for JSON, else str or bytes; a `Record` has a key, a time, headers or a partition too.
-    At a mark in one of the inputs, what is before it is processed first: as usual (PAUSE), or with a crash
-    (ABORT, or another `Mark`), after which the pipeline goes on from its checkpoint.
+    At a mark in one of the inputs, the records before it are processed first: as usual (PAUSE), or with a
+    crash (ABORT, or another `Mark`), after which the pipeline continues from its checkpoint.
 
     The result is an `Output` (a list of decoded values), or several by name if the pipeline has several.
     Checkpoints are kept below the directory, and are left there if the pipeline fails.
@@ -159,7 +159,7 @@ def _run(
         run.wait()
     except PipelineError as error:
         if not crashes.happened:
-            # The frames are those of the run; what the user's code did is in the error and its notes.
+            # The frames are those of the run; the user's own frames are in the error and its notes.
             raise error.with_traceback(None) from None
     finally:
         run.stop()
@@ -167,7 +167,7 @@ def _run(
 
 @dataclass(frozen=True)
 class _Round:
-    """What is fed before a mark, by the input's name, and the mark."""
+    """The records before a mark, by the input's name, and the mark."""
 
     records: Mapping[str, list[Any]]
     end: Mark
@@ -187,7 +187,7 @@ def _rounds(pipeline: Pipeline, inputs: Mapping[str, Iterable[Any]]) -> Iterator
 
 
 def _pieces(records: Iterable[Any]) -> Iterator[tuple[list[Any], Mark]]:
-    """The records up to each mark, with the mark; the last ones are followed by a pause."""
+    """The records up to each mark, with the mark; a pause follows the last ones."""
     piece: list[Any] = []
     for is_mark, group in groupby(records, lambda item: isinstance(item, Mark)):
         if not is_mark:
@@ -200,26 +200,26 @@ def _pieces(records: Iterable[Any]) -> Iterator[tuple[list[Any], Mark]]:
 
 
 class Crash(Exception):
-    """The crash that a mark in the input has asked for."""
+    """The crash requested by a mark in the input."""
 
 
 @dataclass
 class _Crashes:
-    """Lets a batch of each query crash, once a round."""
+    """Crashes one batch of each query, once per round."""
 
     mark: Mark = PAUSE
     is_new: bool = True
     happened: bool = False
     crashed: dict[str, int] = field(default_factory=dict)
-    """The batch of each query that crashed last."""
+    """The last batch of each query that crashed."""
 
     def prepare(self, mark: Mark, *, is_new: bool) -> None:
-        """Crash like this: in the first batch that has new records, or once more in the last one."""
+        """Crash in the first batch with new records, or again in the batch that crashed last."""
         self.mark, self.is_new, self.happened = mark, is_new, False
 
     def around(self, query: str, write: WriteBatch) -> WriteBatch:
-        """What a query writes its batches with."""
-        # After a crash the same batch comes again, before the one with new records.
+        """The function that writes the batches of a query."""
+        # After a crash the same batch runs again, before the one with new records.
         first = self.crashed.get(query, -1) + self.is_new
 
         def crashing(frame: DataFrame, batch: int) -> None:
@@ -238,7 +238,7 @@ class _Crashes:
 
 
 def _fail_at_the_end(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """The rows as they are; but the first task fails when it has handed them on."""
+    """The rows unchanged; but the first task fails after it has passed them on."""
     yield from batches
     if workers.task_number() == 0:
         raise Crash(Mark.WHILE_WRITING.value)

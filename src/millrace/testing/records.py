@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from millrace.pipelines.topics.declaration import LogTopic
 
 SECONDS = 30.0
-# A client's own log stays quiet about everything short of an emergency: errors come as exceptions.
+# Clients log emergencies only: errors are raised as exceptions.
 QUIET = {"log_level": 2}
 NO_LEADER_YET = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -37,7 +37,7 @@ Offsets = dict[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record with what it has besides its value; two are equal if value, key and headers are."""
+    """A record; two are equal if their value, key and headers are."""
 
     value: Any
     key: str | bytes | None = None
@@ -45,7 +45,7 @@ class Record:
     headers: Mapping[str, str | bytes] | tuple[tuple[str, bytes], ...] = ()
     partition: int | None = field(default=None, compare=False)
     topic: str | None = field(default=None, compare=False)
-    """Writing to an input that is a pattern: which of its topics."""
+    """The topic to write to, if the input is a pattern of topics."""
 
     def __post_init__(self) -> None:
         pairs = self.headers.items() if isinstance(self.headers, Mapping) else self.headers
@@ -62,12 +62,12 @@ class Output(list[Any]):
 
     @property
     def newest(self) -> dict[Any, Any]:
-        """The newest value of each key, as a reader who keeps a table has it."""
+        """The newest value of each key, as in a table."""
         return {record.key: record.value for record in self.records}
 
 
 def create_topics(bootstrap: str, names: Iterable[str]) -> None:
-    """Make those of these topics that are not there, with the broker's own number of partitions."""
+    """Create the topics that do not exist, with the broker's default number of partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     missing = set(names) - _listed(admin)
     for future in admin.create_topics([NewTopic(name) for name in missing]).values() if missing else ():
@@ -76,7 +76,7 @@ def create_topics(bootstrap: str, names: Iterable[str]) -> None:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
-    # A cluster lists a topic only some time after it has said that it was created.
+    # A cluster may list a topic only some time after it has confirmed the creation.
     deadline = time.monotonic() + SECONDS
     while missing := missing - _listed(admin):
         if time.monotonic() > deadline:
@@ -138,7 +138,7 @@ def read_records(bootstrap: str, topic: LogTopic, since: Offsets | None = None) 
 
 
 def end_offsets(bootstrap: str, topic: LogTopic) -> Offsets:
-    """Where the next record of each of a topic's partitions will be."""
+    """The end offset of each partition of a topic."""
     consumer = _consumer(bootstrap)
     try:
         return {place: _end_offset(consumer, place) for place in _partitions(consumer, topic)}
@@ -147,7 +147,7 @@ def end_offsets(bootstrap: str, topic: LogTopic) -> Offsets:
 
 
 def _end_offset(consumer: Consumer, place: tuple[str, int]) -> int:
-    """Where a partition ends; of a topic made just now, a real cluster may have to find the leader first."""
+    """The end offset of a partition; a real cluster may still have to elect the leader of a new topic."""
     deadline = time.monotonic() + SECONDS
     while True:
         try:
@@ -195,7 +195,7 @@ def _bytes(topic: LogTopic, value: Any) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str) and topic.format != "bytes":
-        # Of JSON: the text itself, well-formed or not.
+        # A JSON topic gets the text itself, well-formed or not.
         return value.encode()
     if topic.format == "json":
         return json.dumps(value, default=_plain, ensure_ascii=False).encode()
@@ -204,7 +204,7 @@ def _bytes(topic: LogTopic, value: Any) -> bytes | None:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no word for, as Spark reads it."""
+    """Values without a JSON type, in the form that Spark reads."""
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 

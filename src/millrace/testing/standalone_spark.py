@@ -1,4 +1,4 @@
-"""A Spark standalone cluster for tests: a master and workers as processes of their own on this machine."""
+"""A Spark standalone cluster for tests: a master and workers, each in its own process on this machine."""
 
 import contextlib
 import importlib.util
@@ -18,7 +18,7 @@ from typing import Any, Self
 from millrace.ports import free_port
 from millrace.testing.broker import HOST
 
-# Master and workers only pass executors on: little memory, and nothing compiled that is not hot.
+# Master and workers only start executors: they get little memory and compile only hot code.
 DAEMON_SETTINGS = {
     "SPARK_DAEMON_MEMORY": "192m",
     "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
@@ -52,11 +52,11 @@ class StandaloneSpark:
         self._port = self._page_port = 0
         self._master: subprocess.Popen[bytes] | None = None
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
-        """By the port that each listens on."""
+        """Workers by the port that each listens on."""
 
     @property
     def master(self) -> str:
-        """What Spark takes as --master."""
+        """The value of Spark's --master."""
         return f"spark://{HOST}:{self._port}"
 
     @property
@@ -73,7 +73,7 @@ class StandaloneSpark:
                 "org.apache.spark.deploy.master.Master",
                 ["--host", HOST, "--port", str(self._port), "--webui-port", str(self._page_port)],
             )
-            # A worker that finds no master tries again only after seconds.
+            # A worker that finds no master retries only after seconds.
             self._await_workers()
             for _ in range(self._wanted_workers):
                 self._launch_worker()
@@ -89,7 +89,7 @@ class StandaloneSpark:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def kill_worker(self) -> None:
-        """Kill the newest worker with its executors, as when a machine is lost; the others go on."""
+        """Kill the newest worker with its executors, as if a machine were lost; the others continue."""
         _, worker = self._workers.popitem()
         _kill_group(worker)
 
@@ -99,7 +99,7 @@ class StandaloneSpark:
         self._await_workers()
 
     def state(self) -> Mapping[str, Any]:
-        """What the master tells of itself: its workers, and the applications that run and have run."""
+        """The master's status: its workers, its running applications and its completed ones."""
         with urllib.request.urlopen(f"http://{HOST}:{self._page_port}/json/", timeout=10) as answer:
             told: Mapping[str, Any] = json.load(answer)
             return told
@@ -135,7 +135,7 @@ class StandaloneSpark:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # A group of their own: a worker's executors end with it, and Ctrl-C is for the test alone.
+                # Own process groups: a worker's executors end with it, and Ctrl-C reaches only the test.
                 start_new_session=True,
             )
 
@@ -171,7 +171,7 @@ class StandaloneSpark:
         return master | {f"worker-{port}": worker for port, worker in self._workers.items()}
 
     def _end_processes(self) -> None:
-        """Workers first: asked to end, they end their executors."""
+        """Stop workers first: they end their executors."""
         processes = [*reversed(self._processes().values())]
         for process in processes:
             process.terminate()
@@ -184,7 +184,7 @@ class StandaloneSpark:
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process that leads a group, and whatever is left of the group."""
+    """Kill a process that leads a group, and the rest of the group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

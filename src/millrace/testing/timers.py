@@ -9,7 +9,7 @@ from millrace.timers import Callback
 
 
 class ManualTimers:
-    """Timers on a manual clock: advance() moves the clock and fires what comes due, in order."""
+    """Timers on a manual clock: advance() moves the clock and fires the timers that are due, in order."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -32,7 +32,7 @@ class ManualTimers:
         self._pending.clear()
 
     def advance(self, milliseconds: int) -> None:
-        """Let time pass; a callback sees the time that it was scheduled for."""
+        """Let time pass; a callback sees the time it was scheduled for."""
         end_ms = self._clock.now_ms() + milliseconds
         while self._pending:
             key = min(self._pending, key=lambda key: self._pending[key][:2])

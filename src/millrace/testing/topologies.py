@@ -47,7 +47,7 @@ class Written(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """A tuple that was given up."""
+    """A tuple that failed too often."""
 
     component: str
     values: Sequence[Any]
@@ -61,7 +61,7 @@ class _Delivery(NamedTuple):
 
 
 class LocalTopology:
-    """A topology in this process, whose time moves when told. The components run as they do on a worker."""
+    """A topology in this process; `advance` moves its time. The components run as they do on a worker."""
 
     def __init__(self, topology: type[Topology] | Plan, *, config: Mapping[str, Any] | None = None) -> None:
         self.plan = topology if isinstance(topology, Plan) else topology.plan(config=config)
@@ -105,7 +105,7 @@ class LocalTopology:
         raise AssertionError(f"the topology still emits after {MOST_TURNS} turns; does a spout never stop?")
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: ticks, windows and time-outs happen at their moments."""
+        """Let time pass: ticks, windows and timeouts happen on time."""
         end = self._time + seconds
         while True:
             moment = self.engine.next_timer()
@@ -116,10 +116,10 @@ class LocalTopology:
         self._time = end
         self.run()
 
-    # Looking at it
+    # Inspecting it
 
     def values(self, topic: str) -> list[Any]:
-        """The values written to a topic: JSON decoded where they are JSON, else text."""
+        """The values written to a topic, decoded if they are JSON, else as text."""
         return [_readable(record.value) for record in self.written if record.topic == topic]
 
     def state(self, component: str) -> dict[Any, Any]:
@@ -140,7 +140,7 @@ class LocalTopology:
         tasks = {**self.engine.bolts, **self.engine.spouts}
         return [tasks[number].instance_of() for number in self.plan.tasks[component]]
 
-    # What the engine asks for
+    # Called by the engine
 
     def now(self) -> float:
         return self._time
