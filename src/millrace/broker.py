@@ -206,6 +206,7 @@ class Broker:
             config=self.config,
             metadata=node.metadata,
             partitions=node.partitions,
+            inspector=node.inspector,
             producer_ids=node.producer_ids,
             fetch_sessions=node.fetch_sessions,
             woken=node.woken,

@@ -28,6 +28,7 @@ from millrace.replication.reconciler import Reconciler
 from millrace.replication.upkeep import Upkeep
 from millrace.replication.waiting import Woken
 from millrace.storage.cleaner import Cleaner
+from millrace.storage.inspector import Inspector
 from millrace.storage.log_dir import LogDir
 from millrace.timers import Timers
 from millrace.txn.producer_ids import ProducerIds
@@ -48,6 +49,7 @@ class Node:
     config: BrokerConfig
     metadata: MetadataStore
     partitions: HostedPartitions
+    inspector: Inspector
     reconciler: Reconciler
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
@@ -129,6 +131,7 @@ class Node:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.inspector.stop()
         await self.cleaner.stop()
         await self.upkeep.stop()
 
@@ -182,6 +185,7 @@ def open_node(
         config=config,
         metadata=metadata,
         partitions=partitions,
+        inspector=Inspector(loop, config.queued_max_request_bytes),
         reconciler=Reconciler(metadata, partitions, config, run_in_thread=run_in_thread),
         producer_ids=producer_ids,
         fetch_sessions=FetchSessions(

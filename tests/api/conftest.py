@@ -41,6 +41,7 @@ def new_context(node: Node, properties: dict[str, str] | None = None) -> Context
         config=opened.config,
         metadata=opened.metadata,
         partitions=opened.partitions,
+        inspector=opened.inspector,
         producer_ids=opened.producer_ids,
         fetch_sessions=opened.fetch_sessions,
         woken=opened.woken,
@@ -78,6 +79,7 @@ def node(tmp_path: Path, clock: Clock, timers: Timers | None) -> Iterator[Node]:
 def ctx(node: Node) -> Iterator[Context]:
     context = new_context(node)
     yield context
+    context.loop.run_until_complete(context.inspector.stop())
     context.loop.close()
 
 

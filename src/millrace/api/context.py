@@ -16,6 +16,7 @@ from millrace.config import BrokerConfig, Listener
 from millrace.groups.coordinator import Groups
 from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.replication.waiting import Woken
+from millrace.storage.inspector import Inspector
 from millrace.txn.producer_ids import ProducerIds
 from millrace.txn.transactions import Transactions
 
@@ -27,6 +28,7 @@ class Context:
     config: BrokerConfig
     metadata: MetadataStore
     partitions: HostedPartitions
+    inspector: Inspector
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     woken: Woken

@@ -4,7 +4,8 @@ Transactions (KIP-890): v11 clients know TRANSACTION_ABORTABLE. From v12 on a fi
 part of the transaction; before, it must have been added.
 
 Appends are in the page cache when this returns. With acks=all the response also waits until they are
-committed; with one replica they are at once, and min.insync.replicas asks for no more than there are.
+committed; with one replica they are at once, and min.insync.replicas asks for no more than there are. Batches
+that take long to inspect, and those that must reach the disk, are finished by a coroutine.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from millrace.api.context import Context
 from millrace.cluster.image import INTERNAL_TOPICS
@@ -22,12 +23,12 @@ from millrace.net.replies import CloseConnection
 from millrace.replication.partition import Partition
 from millrace.replication.waiting import ParkedProduce
 from millrace.storage.append_origin import AppendOrigin
-from millrace.storage.inspection import InvalidRecords
+from millrace.storage.inspection import Inspect, InvalidRecords
+from millrace.storage.inspector import LateInspection, Postponed
 from millrace.storage.log import Appended
 from millrace.wire.compression import Codec
 from millrace.wire.messages.produce import (
     BatchIndexAndErrorMessage,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -46,11 +47,29 @@ TOPIC_IDS_FROM = 13
 # As in Kafka, whose tools write to internal topics under this name.
 ADMIN_CLIENT_ID = "__admin_client"
 
-Unflushed: TypeAlias = tuple[Partition, PartitionProduceResponse]
-"""A partition whose answer waits until its log is on disk."""
 
-Uncommitted: TypeAlias = tuple[Partition, int, PartitionProduceResponse]
-"""A partition whose response waits until the records before an offset are committed."""
+class LateAppend(NamedTuple):
+    """A batch that is appended once its records are inspected, and the place of its response."""
+
+    topic: str
+    partition: int
+    inspection: LateInspection
+    responses: list[PartitionProduceResponse]
+    position: int
+
+
+class Unfinished:
+    """What the response to a request still waits for."""
+
+    __slots__ = ("late", "uncommitted", "unflushed")
+
+    def __init__(self) -> None:
+        self.late: list[LateAppend] = []
+        # Until the log is on disk.
+        self.unflushed: list[tuple[Partition, PartitionProduceResponse]] = []
+        # Until the records before an offset are committed.
+        self.uncommitted: list[tuple[Partition, int, PartitionProduceResponse]] = []
+
 
 # What older clients would not try again, or would ask for new metadata first.
 UNVERIFIED = (Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR)
@@ -59,35 +78,87 @@ UNVERIFIED = (Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABL
 def handle(
     ctx: Context, request: ProduceRequest
 ) -> ProduceResponse | Deferred[ProduceResponse] | Coroutine[Any, Any, ProduceResponse | None] | None:
-    unflushed: list[Unflushed] = []
-    uncommitted: list[Uncommitted] = []
+    unfinished = Unfinished()
     responses: list[TopicProduceResponse] = []
+    ctx.inspector.begin_request()
     for topic in request.topic_data:
-        responses.append(_append_topic(ctx, request, topic, unflushed, uncommitted))
+        responses.append(_append_topic(ctx, request, topic, unfinished))
     if ctx.woken.waiting:
-        # Whoever waits for these records gets them before the producer hears that they are there.
+        # Consumers get these records before their producer hears that they are there.
         ctx.woken.answer_next()
-    if request.acks == ACKS_NONE:
-        _close_on_error(responses)
-        response = None
-    else:
-        response = ProduceResponse(responses=responses)
-    if unflushed:
-        return _after_flush(ctx, unflushed, uncommitted, request.timeout_ms, response)
-    if uncommitted and response is not None:
-        return _when_committed(ctx, uncommitted, request.timeout_ms, response)
+    if unfinished.late or unfinished.unflushed:
+        # The views in it are of memory that the next request is received into.
+        request.topic_data = []
+        return _finish(ctx, request, unfinished, responses)
+    response = _response(request, responses)
+    if unfinished.uncommitted and response is not None:
+        return _when_committed(ctx, request, unfinished, response)
     return response
 
 
+async def _finish(
+    ctx: Context, request: ProduceRequest, unfinished: Unfinished, responses: list[TopicProduceResponse]
+) -> ProduceResponse | None:
+    """Append what had to be inspected elsewhere, and wait for the disk where flush.messages says so.
+
+    The client's next request waits for this one, so its batches stay in order.
+    """
+    for append in unfinished.late:
+        append.responses[append.position] = await _append_late(ctx, request, append, unfinished)
+    if ctx.woken.waiting:
+        ctx.woken.answer_next()
+    for partition, of_partition in unfinished.unflushed:
+        await _flush(ctx, partition, of_partition)
+    response = _response(request, responses)
+    if unfinished.uncommitted and response is not None:
+        return await _when_committed(ctx, request, unfinished, response)
+    return response
+
+
+async def _append_late(
+    ctx: Context, request: ProduceRequest, append: LateAppend, unfinished: Unfinished
+) -> PartitionProduceResponse:
+    topic, index, inspection = append.topic, append.partition, append.inspection
+    while True:
+        try:
+            await inspection.wait()
+            return _append(ctx, request, topic, index, inspection.records, inspection.result, unfinished)
+        except KafkaError as error:
+            return _failed(index, error)
+        except Postponed as postponed:
+            # The topic's configuration changed meanwhile.
+            inspection = postponed.inspection
+
+
+async def _flush(ctx: Context, partition: Partition, response: PartitionProduceResponse) -> None:
+    try:
+        flush = partition.log.begin_flush()
+        if flush is not None:
+            await ctx.run_in_thread(flush.run)
+            flush.complete()
+    except (OSError, KafkaError) as failure:
+        logger.error("cannot flush %s-%d: %s", partition.topic, partition.index, failure)
+        # Not reported as safe before it is; a client that sends it again is told so again once it is.
+        message = f"Cannot flush {partition.topic}-{partition.index}"
+        _note_failure(response, KafkaError(Error.KAFKA_STORAGE_ERROR, message))
+
+
+def _response(request: ProduceRequest, responses: list[TopicProduceResponse]) -> ProduceResponse | None:
+    if request.acks == ACKS_NONE:
+        _close_on_error(responses)
+        return None
+    return ProduceResponse(responses=responses)
+
+
 def _when_committed(
-    ctx: Context, uncommitted: list[Uncommitted], timeout_ms: int, response: ProduceResponse
+    ctx: Context, request: ProduceRequest, unfinished: Unfinished, response: ProduceResponse
 ) -> Deferred[ProduceResponse]:
     """The response once its records are committed, each partition with its own outcome."""
     waits = [
         (partition.committed(end_offset), partial(_note_failure, of_partition))
-        for partition, end_offset, of_partition in uncommitted
+        for partition, end_offset, of_partition in unfinished.uncommitted
     ]
-    return ParkedProduce(ctx.woken, waits, timeout_ms).done.convert(lambda _: response)
+    return ParkedProduce(ctx.woken, waits, request.timeout_ms).done.convert(lambda _: response)
 
 
 def _note_failure(response: PartitionProduceResponse, error: KafkaError) -> None:
@@ -96,37 +167,8 @@ def _note_failure(response: PartitionProduceResponse, error: KafkaError) -> None
     response.base_offset = -1
 
 
-async def _after_flush(
-    ctx: Context,
-    unflushed: list[Unflushed],
-    uncommitted: list[Uncommitted],
-    timeout_ms: int,
-    response: ProduceResponse | None,
-) -> ProduceResponse | None:
-    """Where flush.messages says so, the answer waits for the disk."""
-    for partition, answer in unflushed:
-        try:
-            flush = partition.log.begin_flush()
-            if flush is not None:
-                await ctx.run_in_thread(flush.run)
-                flush.complete()
-        except (OSError, KafkaError) as failure:
-            logger.error("cannot flush %s-%d: %s", partition.topic, partition.index, failure)
-            # Not said to be safe before it is; a client that repeats it is told so again once it is.
-            answer.error_code = Error.KAFKA_STORAGE_ERROR
-            answer.error_message = f"Cannot flush {partition.topic}-{partition.index}"
-            answer.base_offset = -1
-    if uncommitted and response is not None:
-        return await _when_committed(ctx, uncommitted, timeout_ms, response)
-    return response
-
-
 def _append_topic(
-    ctx: Context,
-    request: ProduceRequest,
-    data: TopicProduceData,
-    unflushed: list[Unflushed],
-    uncommitted: list[Uncommitted],
+    ctx: Context, request: ProduceRequest, data: TopicProduceData, unfinished: Unfinished
 ) -> TopicProduceResponse:
     response = TopicProduceResponse(name=data.name, topic_id=data.topic_id)
     try:
@@ -137,8 +179,16 @@ def _append_topic(
     except KafkaError as error:
         response.partition_responses = [_failed(partition.index, error) for partition in data.partition_data]
         return response
+    responses, inspect = response.partition_responses, ctx.inspector.inspect
     for partition in data.partition_data:
-        response.partition_responses.append(_append(ctx, request, name, partition, unflushed, uncommitted))
+        index = partition.index
+        try:
+            appended = _append(ctx, request, name, index, partition.records, inspect, unfinished)
+        except Postponed as postponed:
+            late = LateAppend(name, index, postponed.inspection, responses, len(responses))
+            unfinished.late.append(late)
+            appended = PartitionProduceResponse(index=index)
+        responses.append(appended)
     return response
 
 
@@ -146,42 +196,43 @@ def _append(
     ctx: Context,
     request: ProduceRequest,
     topic: str,
-    data: PartitionProduceData,
-    unflushed: list[Unflushed],
-    uncommitted: list[Uncommitted],
+    index: int,
+    records: memoryview | None,
+    inspect: Inspect,
+    unfinished: Unfinished,
 ) -> PartitionProduceResponse:
     acks = request.acks
     try:
-        partition = ctx.partitions.leader(topic, data.index)
+        partition = ctx.partitions.leader(topic, index)
         if acks not in (ACKS_LEADER, ACKS_ALL, ACKS_NONE):
             raise KafkaError(Error.INVALID_REQUIRED_ACKS)
         if partition.lacks_replicas and acks == ACKS_ALL:
             raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
-        if data.records is None:
-            raise KafkaError(Error.INVALID_RECORD, f"no records for {topic}-{data.index}")
+        if records is None:
+            raise KafkaError(Error.INVALID_RECORD, f"no records for {topic}-{index}")
         if ctx.api_version < ZSTD_FROM:
-            _refuse_zstd(data.records)
+            _refuse_zstd(records)
         if request.transactional_id is None:
-            appended = partition.append(data.records)
+            appended = partition.append(records, AppendOrigin.CLIENT, inspect)
         else:
-            appended = _append_transactional(ctx, request.transactional_id, partition, data.records)
+            appended = _append_transactional(ctx, request.transactional_id, partition, records, inspect)
     except KafkaError as error:
-        return _failed(data.index, error)
+        return _failed(index, error)
     response = PartitionProduceResponse(
-        index=data.index,
+        index=index,
         base_offset=appended.base_offset,
         log_append_time_ms=appended.log_append_time_ms,
         log_start_offset=appended.log_start_offset,
     )
     if partition.log.awaits_flush:
-        unflushed.append((partition, response))
+        unfinished.unflushed.append((partition, response))
     if partition.is_replicated and acks == ACKS_ALL:
-        uncommitted.append((partition, appended.last_offset + 1, response))
+        unfinished.uncommitted.append((partition, appended.last_offset + 1, response))
     return response
 
 
 def _refuse_zstd(records: memoryview) -> None:
-    """Whoever speaks so old a version would not be able to read it."""
+    """Clients this old cannot decode zstd."""
     if len(records) >= HEADER_BYTES and read_header(records).attributes & CODEC_MASK == Codec.ZSTD:
         raise KafkaError(
             Error.UNSUPPORTED_COMPRESSION_TYPE, f"Zstandard needs Produce from version {ZSTD_FROM} on"
@@ -189,17 +240,17 @@ def _refuse_zstd(records: memoryview) -> None:
 
 
 def _append_transactional(
-    ctx: Context, transactional_id: str, partition: Partition, records: memoryview
+    ctx: Context, transactional_id: str, partition: Partition, records: memoryview, inspect: Inspect
 ) -> Appended:
     if len(records) < HEADER_BYTES:
         return partition.append(records)
     header = read_header(records)
     if not header.is_transactional or header.base_sequence < 0:
-        return partition.append(records)
+        return partition.append(records, AppendOrigin.CLIENT, inspect)
     joins = ctx.api_version >= JOINS_TRANSACTIONS_FROM
     if partition.log.producers.begins_transaction(header, ctx.clock.now_ms(), bumps_epochs=joins):
         _verify(ctx, transactional_id, partition, header, joins)
-    return partition.append(records, AppendOrigin.TRANSACTION)
+    return partition.append(records, AppendOrigin.TRANSACTION, inspect)
 
 
 def _verify(

@@ -14,6 +14,7 @@ from millrace.errors import Error, KafkaError
 from millrace.replication.followers import Followers
 from millrace.replication.waiting import CommitWaits, ParkedFetch
 from millrace.storage.append_origin import AppendOrigin
+from millrace.storage.inspection import Inspect, inspect
 from millrace.storage.log import Appended, Log
 from millrace.wire.control_batch import END_MARKER_BYTES
 
@@ -207,11 +208,16 @@ class Partition:
 
     # Appending
 
-    def append(self, records: memoryview, origin: AppendOrigin = AppendOrigin.CLIENT) -> Appended:
+    def append(
+        self,
+        records: memoryview,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        inspect: Inspect = inspect,
+    ) -> Appended:
         """Append a batch as the leader."""
         if self.role is not _LEADER:
             raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
-        appended = self.log.append(records, self.leader_epoch, origin)
+        appended = self.log.append(records, self.leader_epoch, origin, inspect)
         if (self.parked or self.is_replicated) and not appended.duplicate:
             self._appended(len(records))
         return appended

@@ -3,16 +3,18 @@
 A topic's configuration may ask for it: a compacted topic needs keys, and records that the cleaner can read; a
 codec is prescribed; records may not be too old. So may a header whose largest timestamp is out of bounds, as
 each record at fault has to be named. What is looked into is checked whole, as Apache Kafka does.
+
+All of this is a function of the batch and the topic's rules, so that a process can do it as well as the loop.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, TypeAlias
 
 from millrace.errors import Error, KafkaError
 from millrace.storage.append_rules import AppendRules
-from millrace.wire.compression import Codec, compress
-from millrace.wire.record_checks import check_records
+from millrace.wire.compression import Codec, compress_up_to, decompress_up_to
+from millrace.wire.record_checks import CheckedRecords, TooManyHeaders, check_records
 from millrace.wire.records import (
     CODEC_MASK,
     HEADER_BYTES,
@@ -30,6 +32,31 @@ from millrace.wire.records import (
 # No more records at fault than this are named.
 _MOST_NAMED_RECORDS = 1000
 
+# What takes a microsecond or two on an ordinary machine.
+_BATCH_UNITS = 10
+_COPIED_BYTES_PER_UNIT = 8192
+_PACKED_BYTES_PER_UNIT = 64
+_UNPACKED_BYTES_PER_UNIT = 512
+_RECOMPRESSED_BYTES_PER_UNIT = 8
+
+
+class TooMuchWork(Exception):
+    """To inspect a batch would take longer than the budget allows."""
+
+
+class Budget:
+    """The work that may be done at once, in units of about a microsecond."""
+
+    __slots__ = ("units",)
+
+    def __init__(self, units: int) -> None:
+        self.units = units
+
+    def take(self, units: int) -> None:
+        if units > self.units:
+            raise TooMuchWork
+        self.units -= units
+
 
 class InvalidRecords(KafkaError):
     """A batch refused for single records, which are named by their place in it."""
@@ -46,15 +73,20 @@ class AcceptedBatch(NamedTuple):
     buffer: Buffer
 
 
-def inspect(records: Buffer, header: BatchHeader, rules: AppendRules, now_ms: int) -> AcceptedBatch:
+Inspect: TypeAlias = Callable[[memoryview, BatchHeader, AppendRules, int], AcceptedBatch]
+"""Looks into a batch by the rules of its topic, at a time in milliseconds."""
+
+
+def inspect(
+    records: Buffer, header: BatchHeader, rules: AppendRules, now_ms: int, budget: Budget | None = None
+) -> AcceptedBatch:
     """Check every record of a client's batch, and give it the topic's codec.
 
-    Raises KafkaError where Kafka refuses the batch. A header whose largest timestamp is not that of its
-    records is corrected.
+    Raises KafkaError where Kafka refuses the batch, and TooMuchWork where a budget is too small. A header
+    whose largest timestamp is not that of its records is corrected.
     """
     try:
-        payload = payload_of(records, header)
-        checked = check_records(payload, header.record_count)
+        payload, checked = _check(records, header, budget)
     except KafkaError as fault:
         raise KafkaError(Error.INVALID_RECORD, fault.message) from None
     corrected = header
@@ -66,10 +98,35 @@ def inspect(records: Buffer, header: BatchHeader, rules: AppendRules, now_ms: in
     if not is_in_time or (checked.has_null_keys and rules.is_compacted):
         _refuse(payload, header, rules, now_ms)
     if rules.codec is not None and rules.codec is not header.codec:
+        if budget is not None:
+            budget.take(len(payload) // _RECOMPRESSED_BYTES_PER_UNIT)
         return recompress(payload, corrected, rules)
     if corrected != header:
         return _assembled(corrected, bytes(records[HEADER_BYTES:]))
     return AcceptedBatch(header, records)
+
+
+def _check(records: Buffer, header: BatchHeader, budget: Budget | None) -> tuple[bytes, CheckedRecords]:
+    """The records unpacked, and what is to know about them."""
+    if budget is None:
+        payload = payload_of(records, header)
+        return payload, check_records(payload, header.record_count)
+    size = len(records)
+    if not header.attributes & CODEC_MASK:
+        budget.take(_BATCH_UNITS + header.record_count + size // _COPIED_BYTES_PER_UNIT)
+        payload = bytes(records[HEADER_BYTES:])
+    else:
+        budget.take(_BATCH_UNITS + header.record_count + size // _PACKED_BYTES_PER_UNIT)
+        most_bytes = budget.units * _UNPACKED_BYTES_PER_UNIT
+        unpacked = decompress_up_to(header.codec, bytes(records[HEADER_BYTES:]), most_bytes)
+        if unpacked is None:
+            raise TooMuchWork
+        payload = unpacked
+        budget.take(len(payload) // _UNPACKED_BYTES_PER_UNIT)
+    try:
+        return payload, check_records(payload, header.record_count, most_headers=budget.units)
+    except TooManyHeaders:
+        raise TooMuchWork from None
 
 
 def _allowed_times(rules: AppendRules, now_ms: int) -> range:
@@ -105,16 +162,14 @@ def _faults(
 def recompress(payload: bytes, header: BatchHeader, rules: AppendRules) -> AcceptedBatch:
     """The batch of these records with the topic's codec."""
     codec = rules.codec or Codec.NONE
-    attributes = header.attributes & ~CODEC_MASK | codec
-    accepted = _assembled(header._replace(attributes=attributes), compress(codec, payload, rules.codec_level))
-    size = len(accepted.buffer)
-    if size > rules.max_message_bytes:
+    packed = compress_up_to(codec, payload, rules.codec_level, rules.max_message_bytes - HEADER_BYTES)
+    if packed is None:
         raise KafkaError(
             Error.MESSAGE_TOO_LARGE,
-            f"The batch for {rules.partition} is {size} bytes when stored with {codec.name.lower()}, "
-            f"more than the maximum of {rules.max_message_bytes}",
+            f"The batch for {rules.partition} takes more than the maximum of {rules.max_message_bytes} bytes "
+            f"when stored with {codec.name.lower()}",
         )
-    return accepted
+    return _assembled(header._replace(attributes=header.attributes & ~CODEC_MASK | codec), packed)
 
 
 def stamp(batch: AcceptedBatch, now_ms: int) -> AcceptedBatch:

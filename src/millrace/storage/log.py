@@ -21,7 +21,7 @@ from millrace.storage.append_rules import AppendRules
 from millrace.storage.file_slice import FileSlice
 from millrace.storage.flush import Flush, changed_directories, derived_files
 from millrace.storage.indexes import TimeIndex
-from millrace.storage.inspection import AcceptedBatch, inspect, recompress, stamp
+from millrace.storage.inspection import AcceptedBatch, Inspect, inspect, recompress, stamp
 from millrace.storage.log_dir import doomed_path
 from millrace.storage.producer_recovery import ProducerRecovery
 from millrace.storage.producer_snapshot import Snapshots
@@ -225,16 +225,23 @@ class Log:
     # Appending
 
     def append(
-        self, records: memoryview, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        records: memoryview,
+        leader_epoch: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        inspect: Inspect = inspect,
     ) -> Appended:
-        """Append a batch; a refused one raises KafkaError and changes nothing."""
+        """Append a batch; a refused one raises KafkaError and changes nothing.
+
+        Where its records have to be looked into, `inspect` does it.
+        """
         self._check_writable()
         rules = self._rules
         now_ms = self._clock.now_ms()
         header = check_header(records, rules, origin)
         batch: Bytes = records
         if not rules.stores_as_sent or header.max_timestamp > now_ms + rules.after_max_ms:
-            header, batch = self._prepare(records, header, origin, now_ms)
+            header, batch = self._prepare(records, header, origin, now_ms, inspect)
         has_producer = header.producer_id != NO_PRODUCER_ID and origin is not AppendOrigin.MARKER
         if has_producer:
             repeated = self.producers.check(header, origin)
@@ -265,7 +272,7 @@ class Log:
         return Appended(base_offset, last_offset, append_time, self.log_start_offset)
 
     def _prepare(
-        self, records: memoryview, header: BatchHeader, origin: AppendOrigin, now_ms: int
+        self, records: memoryview, header: BatchHeader, origin: AppendOrigin, now_ms: int, inspect: Inspect
     ) -> AcceptedBatch:
         """The batch in the form that the topic prescribes."""
         rules = self._rules

@@ -3,13 +3,14 @@
 import mmap
 from contextlib import suppress
 from enum import IntEnum
+from typing import Any
 
 import cramjam
 
 from millrace.errors import Error, KafkaError
 
-# A small batch can claim to unpack to gigabytes; nothing a client means seriously is this large, unless it is
-# large as it comes.
+# A small batch can claim to unpack to gigabytes. No client needs more than this, unless the batch is large as
+# it is sent.
 MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
 _LARGEST_RATIO = 16
 _USUAL_RATIO = 10
@@ -32,6 +33,8 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
+_MODULES = {Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4, Codec.ZSTD: cramjam.zstd}
+
 CODECS_BY_NAME = {
     "uncompressed": Codec.NONE,
     "none": Codec.NONE,
@@ -48,17 +51,39 @@ def compress(codec: Codec, payload: bytes, level: int | None = None) -> bytes:
         return payload
     if codec is Codec.SNAPPY:
         return _compress_snappy(payload)
+    compressor = _compressor(codec, level)
+    compressor.compress(payload)
+    return bytes(compressor.finish())
+
+
+def compress_up_to(codec: Codec, payload: bytes, level: int | None, most_bytes: int) -> bytes | None:
+    """Compress the records of a batch, and give up as soon as they are too large."""
+    if codec in (Codec.NONE, Codec.SNAPPY) or len(payload) <= _USUAL_BYTES:
+        packed = compress(codec, payload, level)
+        return packed if len(packed) <= most_bytes else None
+    compressor = _compressor(codec, level)
+    parts = []
+    size = 0
+    for start in range(0, len(payload), _USUAL_BYTES):
+        compressor.compress(payload[start : start + _USUAL_BYTES])
+        parts.append(bytes(compressor.flush()))
+        size += len(parts[-1])
+        if size > most_bytes:
+            return None
+    parts.append(bytes(compressor.finish()))
+    return b"".join(parts) if size + len(parts[-1]) <= most_bytes else None
+
+
+def _compressor(codec: Codec, level: int | None) -> Any:
     if level is None:
         level = DEFAULT_LEVELS[codec]
     if codec is Codec.GZIP:
         # Kafka writes gzip's own default as -1.
-        return bytes(cramjam.gzip.compress(payload, level=6 if level < 0 else level))
+        return cramjam.gzip.Compressor(level=6 if level < 0 else level)
     if codec is Codec.ZSTD:
-        return bytes(cramjam.zstd.compress(payload, level=level))
+        return cramjam.zstd.Compressor(level=level)
     # Kafka's Java reader accepts independent blocks only.
-    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-    compressor.compress(payload)
-    return bytes(compressor.finish())
+    return cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
 
 
 def decompress(codec: Codec, payload: bytes) -> bytes:
@@ -67,7 +92,7 @@ def decompress(codec: Codec, payload: bytes) -> bytes:
         return payload
     try:
         if codec is Codec.SNAPPY:
-            return _decompress_snappy(payload)
+            return _decompress_snappy(payload, _room_for(payload))
         return _decompress_bounded(codec, payload)
     except cramjam.DecompressionError as failure:
         raise KafkaError(
@@ -75,19 +100,38 @@ def decompress(codec: Codec, payload: bytes) -> bytes:
         ) from None
 
 
-def _decompress_bounded(codec: Codec, payload: bytes) -> bytes:
-    module = {Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4, Codec.ZSTD: cramjam.zstd}[codec]
-    # Nearly every batch fits here; mapping and unmapping the full bound takes longer than unpacking.
-    small = bytearray(min(_USUAL_RATIO * len(payload), _USUAL_BYTES))
+def decompress_up_to(codec: Codec, payload: bytes, most_bytes: int) -> bytes | None:
+    """Unpack the records of a batch unless they are larger than this; None for them and for corrupt ones."""
+    if codec is Codec.SNAPPY:
+        with suppress(cramjam.DecompressionError, KafkaError):
+            return _decompress_snappy(payload, most_bytes)
+        return None
+    usual_bytes = min(_USUAL_RATIO * len(payload), most_bytes)
+    unpacked = _decompress_into(codec, payload, usual_bytes)
+    if unpacked is None and usual_bytes < most_bytes:
+        unpacked = _decompress_into(codec, payload, most_bytes)
+    return unpacked
+
+
+def _decompress_into(codec: Codec, payload: bytes, size: int) -> bytes | None:
+    room = bytearray(size)
     with suppress(cramjam.DecompressionError):
-        return bytes(memoryview(small)[: module.decompress_into(payload, small)])
+        return bytes(memoryview(room)[: _MODULES[codec].decompress_into(payload, room)])
+    return None
+
+
+def _decompress_bounded(codec: Codec, payload: bytes) -> bytes:
+    # Nearly every batch fits here; mapping and unmapping the full bound takes longer than unpacking.
+    unpacked = _decompress_into(codec, payload, min(_USUAL_RATIO * len(payload), _USUAL_BYTES))
+    if unpacked is not None:
+        return unpacked
     with mmap.mmap(-1, _room_for(payload)) as room, memoryview(room) as view:
-        length = module.decompress_into(payload, view)
+        length = _MODULES[codec].decompress_into(payload, view)
         return bytes(view[:length])
 
 
 def _room_for(payload: bytes) -> int:
-    """How much a batch may unpack to at most."""
+    """The most bytes that a batch may unpack to."""
     return max(MAX_DECOMPRESSED_BYTES, _LARGEST_RATIO * len(payload))
 
 
@@ -100,12 +144,11 @@ def _compress_snappy(payload: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(payload: bytes) -> bytes:
+def _decompress_snappy(payload: bytes, room: int) -> bytes:
     if not payload.startswith(_XERIAL_MAGIC):
         # librdkafka and others send one raw block.
-        return _decompress_snappy_block(payload, _room_for(payload))
+        return _decompress_snappy_block(payload, room)
     parts = []
-    room = _room_for(payload)
     position = len(_XERIAL_HEADER)
     while position < len(payload):
         length = int.from_bytes(payload[position : position + 4], "big")

@@ -9,6 +9,10 @@ _LONGEST_INT_BYTES = 5
 _LONGEST_LONG_BYTES = 10
 
 
+class TooManyHeaders(Exception):
+    """The records have more headers than the caller has time for."""
+
+
 class CheckedRecords(NamedTuple):
     """What a broker wants to know of records that are well-formed."""
 
@@ -16,16 +20,17 @@ class CheckedRecords(NamedTuple):
     timestamp_deltas: set[int]
 
 
-def check_records(payload: bytes, count: int) -> CheckedRecords:
+def check_records(payload: bytes, count: int, most_headers: int | None = None) -> CheckedRecords:
     """Check every field of uncompressed records; raises CorruptBatch at the first fault.
 
     The offset delta of each record must be its place in the batch, as in every batch that a producer sends.
 
-    Batches have up to a million records, so variable-length numbers are decoded in place: one and two bytes
-    inline, longer ones by a call. A zigzag number is negative when its lowest bit is set, and a negative
-    length is that of null. Fields that overrun their record are noticed where the record should end.
+    Batches have up to a million records, so variable-length numbers of usual size are decoded in place, and
+    longer ones by a call. A zigzag number is negative when its lowest bit is set, and a negative length is
+    that of null. Fields that overrun their record are noticed where the record should end.
     """
     position = 0
+    headers_left = len(payload) if most_headers is None else most_headers
     has_null_keys = False
     timestamp_deltas = set()
     last_timestamp_delta = -1
@@ -52,9 +57,12 @@ def check_records(payload: bytes, count: int) -> CheckedRecords:
             offset_delta = payload[position]
             position += 1
             if offset_delta > 127:
+                second, third = payload[position], payload[position + 1]
                 offset_delta, position = (
-                    (offset_delta + (payload[position] << 7) - 128, position + 1)
-                    if payload[position] < 128
+                    (offset_delta + (second << 7) - 128, position + 1)
+                    if second < 128
+                    else (offset_delta + (second << 7) + (third << 14) - 16512, position + 2)
+                    if third < 128
                     else _long_number(payload, position - 1)
                 )
 
@@ -75,7 +83,10 @@ def check_records(payload: bytes, count: int) -> CheckedRecords:
                 )
             position += 0 if number & 1 else number >> 1
 
-            position = _skip_headers(payload, position, end) if payload[position] else position + 1
+            if payload[position]:
+                position, headers_left = _skip_headers(payload, position, end, headers_left)
+            else:
+                position += 1
             if position != end or length & 1 or offset_delta != expected:
                 raise CorruptBatch(_fault(expected >> 1, offset_delta, position - end))
     except IndexError:
@@ -85,12 +96,15 @@ def check_records(payload: bytes, count: int) -> CheckedRecords:
     return CheckedRecords(has_null_keys, set(map(_signed, timestamp_deltas)))
 
 
-def _skip_headers(payload: bytes, position: int, end: int) -> int:
-    """The position behind a record's headers."""
+def _skip_headers(payload: bytes, position: int, end: int, headers_left: int) -> tuple[int, int]:
+    """The position behind a record's headers, and how many more headers may follow in later records."""
     count, position = _long_number(payload, position)
     # Each takes two lengths at least, so a count that is a lie costs nothing.
     if count & 1 or count > end - position:
         raise CorruptBatch(f"A record has no room for {_signed(count)} headers")
+    headers_left -= count >> 1
+    if headers_left < 0:
+        raise TooManyHeaders
     for _ in range(count >> 1):
         name_length, position = _long_number(payload, position)
         if name_length & 1:
@@ -99,7 +113,7 @@ def _skip_headers(payload: bytes, position: int, end: int) -> int:
         position += 0 if content_length & 1 else content_length >> 1
         if position > end:
             raise CorruptBatch("A record's headers run past its end")
-    return position
+    return position, headers_left
 
 
 def _fault(number: int, offset_delta: int, surplus: int) -> str:

@@ -1,0 +1,159 @@
+"""Inspects the batches of clients: small ones on the loop, others in processes of their own.
+
+Processes rather than threads: checking records is work for Python, and packing lz4 holds the interpreter's
+lock too, so that the loop would wait for either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from contextlib import suppress
+
+from millrace.errors import Error, KafkaError, error_of
+from millrace.storage.append_rules import AppendRules
+from millrace.storage.child_process import PYTHON, ChildProcess, ProcessEnded
+from millrace.storage.inspection import AcceptedBatch, Budget, InvalidRecords, TooMuchWork, inspect
+from millrace.storage.inspection_worker import Task
+from millrace.wire.records import BatchHeader, read_header
+
+logger = logging.getLogger(__name__)
+
+COMMAND = (*PYTHON, "millrace.storage.inspection_worker")
+# The share of the loop's time that one request may take with inspections: about a millisecond.
+UNITS_PER_REQUEST = 1000
+PROCESSES = max(1, min(4, (os.cpu_count() or 1) // 2))
+IDLE_SECONDS = 60.0
+
+
+class Postponed(Exception):
+    """A batch takes too long to inspect on the loop: append it when the inspection is done."""
+
+    def __init__(self, inspection: LateInspection) -> None:
+        super().__init__("the batch is inspected in another process")
+        self.inspection = inspection
+
+
+class LateInspection:
+    """The inspection of one batch in a process, and a copy of the batch, whose own memory is reused."""
+
+    def __init__(self, inspector: Inspector, records: bytes, rules: AppendRules, now_ms: int) -> None:
+        self.records = memoryview(records)
+        self._inspector = inspector
+        self._rules = rules
+        self._task = inspector.start(records, rules, now_ms)
+
+    async def wait(self) -> None:
+        """Return once the batch is inspected; raises KafkaError if it is refused."""
+        await self._task
+
+    def result(
+        self, records: memoryview, header: BatchHeader, rules: AppendRules, now_ms: int
+    ) -> AcceptedBatch:
+        """The outcome of the inspection, which is made again if the topic's rules changed meanwhile."""
+        if rules != self._rules:
+            return self._inspector.inspect(records, header, rules, now_ms)
+        return self._task.result()
+
+
+class Inspector:
+    """Owned by the broker loop; not thread-safe."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, max_waiting_bytes: int) -> None:
+        self._loop = loop
+        self._max_waiting_bytes = max_waiting_bytes
+        self._waiting_bytes = 0
+        self._budget = Budget(UNITS_PER_REQUEST)
+        self._turns = asyncio.Semaphore(PROCESSES)
+        self._idle: list[ChildProcess] = []
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[object]] = set()
+
+    async def stop(self) -> None:
+        """End the processes, and what they are doing."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._end_idle()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def begin_request(self) -> None:
+        """Let the next request have its own share of the loop's time."""
+        self._budget.units = UNITS_PER_REQUEST
+
+    def inspect(
+        self, records: memoryview, header: BatchHeader, rules: AppendRules, now_ms: int
+    ) -> AcceptedBatch:
+        """Inspect a batch now, or raise Postponed if that would take the loop's time away from others."""
+        try:
+            return inspect(records, header, rules, now_ms, self._budget)
+        except TooMuchWork:
+            # What follows in this request would be late in any case.
+            self._budget.units = 0
+        if self._waiting_bytes and self._waiting_bytes + len(records) > self._max_waiting_bytes:
+            raise KafkaError(
+                Error.REQUEST_TIMED_OUT,
+                f"Too many batches wait for their records to be checked; {rules.partition}",
+            )
+        raise Postponed(LateInspection(self, bytes(records), rules, now_ms))
+
+    def start(self, records: bytes, rules: AppendRules, now_ms: int) -> asyncio.Task[AcceptedBatch]:
+        """Inspect a batch in a process as soon as one is free."""
+        self._waiting_bytes += len(records)
+        task = self._loop.create_task(self._inspect_in_turn(records, rules, now_ms))
+        self._tasks.add(task)
+        task.add_done_callback(lambda _: self._forget(task, len(records)))
+        return task
+
+    def _forget(self, task: asyncio.Task[AcceptedBatch], size: int) -> None:
+        self._tasks.discard(task)
+        self._waiting_bytes -= size
+
+    async def _inspect_in_turn(self, records: bytes, rules: AppendRules, now_ms: int) -> AcceptedBatch:
+        try:
+            async with self._turns:
+                return await self._inspect_elsewhere(records, Task(len(records), rules, now_ms))
+        except (ProcessEnded, OSError) as failure:
+            logger.error("cannot inspect a batch for %s: %s", rules.partition, failure)
+            raise KafkaError(
+                Error.UNKNOWN_SERVER_ERROR, "the broker failed to check the records; see its log"
+            ) from failure
+
+    async def _inspect_elsewhere(self, records: bytes, task: Task) -> AcceptedBatch:
+        while self._idle:
+            # An idle process may have been killed since.
+            with suppress(ProcessEnded):
+                return await self._ask(self._idle.pop(), records, task)
+        return await self._ask(await ChildProcess.start(COMMAND), records, task)
+
+    async def _ask(self, process: ChildProcess, records: bytes, task: Task) -> AcceptedBatch:
+        try:
+            await process.send(task.to_line(), records)
+            kind, content = await process.answer()
+            rebuilt = await process.read(content) if kind == "accepted" and content else records
+        except BaseException:
+            await process.end()
+            raise
+        self._keep(process)
+        if kind == "accepted":
+            return AcceptedBatch(read_header(rebuilt), rebuilt)
+        code, message, record_errors = content
+        if record_errors is None:
+            raise KafkaError(error_of(code), message)
+        raise InvalidRecords(error_of(code), message, [(number, text) for number, text in record_errors])
+
+    def _keep(self, process: ChildProcess) -> None:
+        """Have a process ready for the next batch, and end it if none comes for a while."""
+        self._idle.append(process)
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._idle_timer = self._loop.call_later(IDLE_SECONDS, self._end_idle)
+
+    def _end_idle(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        while self._idle:
+            task = self._loop.create_task(self._idle.pop().end())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
