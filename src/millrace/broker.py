@@ -69,6 +69,15 @@ class Broker:
         return [(listener.advertised_host, listener.advertised_port) for listener in self._listeners]
 
     @property
+    def exposed(self) -> list[str]:
+        """The addresses that programs on other machines may reach."""
+        return [
+            f"{listener.host or '*'}:{listener.port}"
+            for listener in self._listeners
+            if not _is_loopback(listener.host)
+        ]
+
+    @property
     def data_dirs(self) -> list[Path]:
         return [Path(path) for path in self.config.log_dirs]
 
@@ -176,11 +185,15 @@ class Broker:
             self.config.broker_rack,
         )
 
-    async def stop(self) -> None:
-        """Stop serving, flush and close every log, and mark the stop as clean."""
+    async def stop(self) -> bool:
+        """Stop serving, flush and close every log, and mark the stop as clean.
+
+        Returns whether everything could be written.
+        """
         await self._stop_serving()
-        self.partitions.close()
+        closed = self.partitions.close()
         self._threads.shutdown()
+        return closed
 
     async def abandon(self) -> None:
         """Release everything at once, as a killed process would."""
@@ -241,16 +254,16 @@ class Broker:
 offered_versions_once = functools.cache(offered_versions)
 
 
-def serve(config: BrokerConfig, *, on_ready: Callable[[Broker], None] | None = None) -> None:
-    """Run a broker in the foreground until SIGINT or SIGTERM."""
+def serve(config: BrokerConfig, *, on_ready: Callable[[Broker], None] | None = None) -> bool:
+    """Run a broker in the foreground until SIGINT or SIGTERM; returns whether everything could be written."""
     import uvloop
 
     _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(config, on_ready))
+        return runner.run(_serve(config, on_ready))
 
 
-async def _serve(config: BrokerConfig, on_ready: Callable[[Broker], None] | None) -> None:
+async def _serve(config: BrokerConfig, on_ready: Callable[[Broker], None] | None) -> bool:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signal_number in (signal.SIGINT, signal.SIGTERM):
@@ -262,7 +275,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[Broker], None] | None
     if on_ready is not None:
         on_ready(broker)
     await stopped.wait()
-    await broker.stop()
+    return await broker.stop()
 
 
 def _raise_file_limit() -> None:

@@ -60,6 +60,54 @@ def test_up_prints_its_address_and_stops_cleanly(
     assert (tmp_path / "millrace-data" / "t-2").is_dir()
 
 
+@pytest.mark.parametrize(
+    ("host", "exposed"),
+    [
+        ("127.0.0.1", None),
+        ("localhost", None),
+        ("::1", None),
+        ("0.0.0.0", "0.0.0.0"),
+        ("::", "::"),
+    ],
+)
+def test_up_says_once_that_other_machines_need_no_password(
+    tmp_path: Path, host: str, exposed: str | None
+) -> None:
+    with started("up", "--port", 0, "--host", host, cwd=tmp_path) as (_, banner):
+        lines = [line for line in banner.splitlines() if "no authentication" in line]
+        if exposed is None:
+            assert lines == []
+        else:
+            (line,) = lines
+            assert f"anyone who can reach {exposed}:" in line
+
+
+def test_a_broker_that_listens_everywhere_says_that_it_needs_no_password(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"log.dirs={tmp_path}/logs\nlisteners=PLAINTEXT://:0\n")
+    with started("broker", file, cwd=tmp_path) as (_, banner):
+        assert "there is no authentication yet" in banner
+
+
+def test_a_stop_that_loses_a_log_is_an_error(run_alone: Run, tmp_path: Path) -> None:
+    settings = ("--set", "log.flush.interval.ms=3600000")
+    with started("up", "--port", 0, *settings, cwd=tmp_path) as (process, banner):
+        to = ("--bootstrap-server", address(banner), "--topic", "orders")
+        assert run_alone("console-producer", *to, input="1\n").exit_code == 0
+        (active,) = (tmp_path / "millrace-data" / "orders-0").glob("*.log")
+        # As good as a disk that is gone: nothing that is flushed now can be found again.
+        active.unlink()
+        process.terminate()
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "stopped" not in out
+    assert "cannot close the log of orders-0" in err
+    assert err.endswith(
+        "error: the broker has stopped, but could not write everything (see the errors above);"
+        " the next start checks the logs\n"
+    )
+
+
 def test_a_broker_stays_small(tmp_path: Path) -> None:
     with started("up", "--port", 0, cwd=tmp_path) as (process, _):
         status = Path(f"/proc/{process.pid}/status")

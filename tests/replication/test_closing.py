@@ -72,7 +72,7 @@ def mark(node: Node) -> Path:
 
 def test_logs_are_forced_to_disk_at_the_same_time(opened: OpenNode, node: Node, disk: WatchedDisk) -> None:
     disk.meeting = threading.Barrier(PARTITIONS)
-    opened.partitions.close()
+    assert opened.partitions.close()
     assert mark(node).exists()
 
 
@@ -91,7 +91,7 @@ def test_a_log_that_cannot_be_flushed_costs_the_mark_and_no_other_log(
     opened: OpenNode, node: Node, disk: WatchedDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk.failing = "orders-3"
-    opened.partitions.close()
+    assert not opened.partitions.close()
     assert not mark(node).exists()
     assert "cannot close the log of orders-3" in caplog.text
     assert logs(3) <= set(disk.events)

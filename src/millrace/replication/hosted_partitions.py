@@ -262,24 +262,30 @@ class HostedPartitions:
 
     # Stopping
 
-    def close(self) -> None:
-        """Flush and close every log, and mark the stop as clean; what cannot be written costs a recovery."""
+    def close(self) -> bool:
+        """Flush and close every log, and mark the stop as clean.
+
+        Returns whether everything could be written. Failures are logged; the next start recovers the logs.
+        """
         # The next start has to check logs that could not be opened, or whose recovery was interrupted.
         unopened = any(
             self.find(*key) is None and home.partition_path(*key).exists()
             for key, home in self._homes.items()
         )
         with ThreadPoolExecutor(CLOSING_THREADS, thread_name_prefix="close") as threads:
-            closed = list(threads.map(_close, self))
+            closed = all(list(threads.map(_close, self)))
+        is_clean = closed and not unopened
         self.update_checkpoints()
         for log_dir in self.log_dirs:
             try:
                 log_dir.write_checkpoints()
-                if all(closed) and not unopened:
+                if is_clean:
                     log_dir.mark_clean_shutdown()
             except OSError as error:
+                closed = False
                 logger.error("cannot mark the stop as clean in %s: %s", log_dir.path, error)
             log_dir.close()
+        return closed
 
     def abandon(self) -> None:
         """Let go of every file as a killed process would."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from millrace.cli.terminal.errors import CommandError
+
 if TYPE_CHECKING:
     from millrace.broker import Broker
     from millrace.config import BrokerConfig
@@ -17,7 +19,11 @@ def run(config: BrokerConfig) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     from millrace.broker import serve
 
-    serve(config, on_ready=_print_banner)
+    if not serve(config, on_ready=_print_banner):
+        raise CommandError(
+            "the broker has stopped, but could not write everything (see the errors above);"
+            " the next start checks the logs"
+        )
     click.echo("stopped")
 
 
@@ -40,4 +46,10 @@ def _print_banner(broker: Broker) -> None:
     click.echo(f"{name} is ready in {broker.startup_ms} ms")
     for label, text in rows.items():
         click.echo(f"  {label:<8} {text}")
+    if broker.exposed:
+        warning = (
+            f"anyone who can reach {','.join(broker.exposed)} may read, write and delete everything:"
+            " there is no authentication yet"
+        )
+        click.echo(f"  {'access':<8} {click.style(warning, fg='yellow')}")
     click.echo("  Ctrl-C stops it", nl=True)
