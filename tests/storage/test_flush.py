@@ -1,5 +1,8 @@
 """Flushing: what is forced to disk, and when the recovery point moves."""
 
+import os
+from pathlib import Path
+
 from millrace.config import LogConfig
 
 
@@ -63,6 +66,34 @@ def test_new_names_are_forced_to_disk_once(open_log, make_batch, disk, monkeypat
     log.roll()
     assert flushed_directories() == [log.directory]
     assert flushed_directories() == []
+
+
+def test_the_snapshot_of_a_new_segment_is_forced_to_disk_with_it(open_log, make_batch, disk, monkeypatch):
+    """Once older segments are deleted, only the snapshot knows of a transaction that began in them."""
+    synced = set()
+
+    def fsync(_, fd):
+        synced.add(Path(f"/proc/self/fd/{fd}").readlink())
+        os.fsync(fd)
+
+    log = open_log()
+    log.append(make_batch(producer_id=1, producer_epoch=0, base_sequence=0), leader_epoch=0)
+    log.flush()
+    log.roll()
+    log.append(make_batch(producer_id=1, producer_epoch=0, base_sequence=1), leader_epoch=0)
+    monkeypatch.setattr(type(disk), "fsync", fsync)
+    log.flush()
+    assert log.directory / f"{1:020d}.snapshot" in synced
+
+
+def test_a_deleted_log_has_nothing_left_to_flush(open_log, make_batch):
+    log = open_log()
+    log.append(make_batch(), leader_epoch=0)
+    log.delete()
+    # The directory is that of a new topic of the same name.
+    successor = open_log()
+    assert log.begin_flush() is None
+    assert successor.log_end_offset == 0
 
 
 def test_segments_removed_during_a_flush_do_not_disturb_it(open_log, make_batch, clock):

@@ -5,7 +5,7 @@ import pytest
 from millrace.config import LogConfig
 from millrace.errors import Error, KafkaError
 from millrace.storage.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
-from millrace.storage.producer_state import ProducerStates
+from millrace.storage.producer_state import AppendedBatch, Producer, ProducerStates
 from millrace.wire.records import MAX_SEQUENCE
 
 
@@ -149,6 +149,18 @@ def test_snapshots_stay_with_their_segments_and_one_at_the_end(open_log, make_ba
     assert expected <= snapshots
     # The one of the previous stop goes with the next start.
     assert len(snapshots - expected) <= 1
+
+
+def test_a_longer_memory_of_other_batches_is_not_taken_over():
+    """A replay that ended early, at a damaged batch, does not know the newest batches."""
+    known, recent = Producer(1, 0), ProducerStates()
+    known.add(AppendedBatch(5, 5, last_offset=5, offset_delta=0, timestamp=0))
+    other = Producer(1, 0)
+    for number in range(3):
+        other.add(AppendedBatch(number, number, last_offset=number, offset_delta=0, timestamp=0))
+    recent.restore(other)
+    known.recall(recent)
+    assert [batch.last_offset for batch in known.batches] == [5]
 
 
 def test_producers_expire(open_log, make_batch, clock):

@@ -5,6 +5,7 @@ import pytest
 from millrace.config import LogConfig
 from millrace.errors import Error, KafkaError
 from millrace.storage.append_origin import AppendOrigin
+from millrace.storage.producer_state import MAX_EPOCH
 from millrace.wire.control_batch import EndMarker, read_end_marker
 from millrace.wire.records import (
     CONTROL_BIT,
@@ -304,6 +305,14 @@ def test_a_coordinators_records_of_an_older_epoch_are_refused(log, clock):
     assert refusal(log.append, memoryview(batch), 0, AppendOrigin.COORDINATOR) is Error.INVALID_PRODUCER_EPOCH
 
 
+def test_the_last_epoch_of_all_ends_its_transaction_itself(log, clock):
+    """No epoch is left that the marker could have instead."""
+    producer = TransactionalProducer(log, clock, epoch=MAX_EPOCH)
+    producer.send(b"a")
+    log.append_marker(producer.producer_id, MAX_EPOCH, True, 0, 0, transaction_version=2)
+    assert log.last_stable_offset == log.log_end_offset == 2
+
+
 # Verification
 
 
@@ -351,5 +360,7 @@ def test_a_producer_with_an_open_transaction_does_not_expire(log, clock, produce
     clock.advance(48 * 60 * 60 * 1000)
     log.apply_retention()
     assert log.last_stable_offset == 0
+    # It is still known, and so are its sequence numbers and its epoch.
+    assert refusal(producer.send, b"b", sequence=7) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
     producer.commit()
     assert log.last_stable_offset == 2
