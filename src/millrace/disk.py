@@ -47,14 +47,14 @@ class Disk:
         while rest:
             rest = rest[os.write(fd, rest) :]
 
-    def allocate(self, fd: int, position: int, length: int) -> None:
-        """Allocate blocks for bytes that will be appended; the file's size does not change.
+    def allocate(self, fd: int, size: int) -> None:
+        """Allocate blocks for a file that will have this size; its present size does not change.
 
         If the file system cannot or has no space, nothing happens: the write itself reports the error.
         """
         fallocate = _fallocate()
         if fallocate is not None:
-            fallocate(fd, _KEEP_SIZE, position, length)
+            fallocate(fd, _KEEP_SIZE, 0, size)
 
     def read_at(self, path: Path, position: int, length: int) -> bytes:
         """Read a piece of a file that is not kept open; less if the file ends before."""
@@ -122,7 +122,7 @@ class Disk:
 def _fallocate() -> Callable[[int, int, int, int], int] | None:
     """Linux's fallocate; Python offers only the form that changes the file's size."""
     try:
-        # A large import, needed by large logs only.
+        # A large import, which only topics with `preallocate` need.
         import ctypes
 
         function = ctypes.CDLL(None).fallocate

@@ -368,7 +368,7 @@ class Log:
         # First what may fail; until it has succeeded nothing has changed.
         active = Segment.create(self.directory, self.log_end_offset, self._disk, self._config, now_ms)
         self._write_indexes(sealed.complete_indexes)
-        sealed.give_back_space(for_good=True)
+        sealed.release_unused_space()
         self._take_snapshot()
         self.segments.append(active)
         self._active = active
@@ -699,7 +699,7 @@ class Log:
         self.flush()
         self._write_indexes(self._active.complete_indexes)
         self._take_snapshot()
-        self._active.give_back_space(for_good=True)
+        self._active.release_unused_space()
         self.abandon()
 
     def _forget_unwritten(self) -> None:

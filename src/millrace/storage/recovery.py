@@ -198,7 +198,8 @@ class Loader:
             if not scan.check(self._segments[number], recovery_point):
                 self._drop_segments_after(number)
                 break
-        self._segments[-1].give_back_space()
+        if not self._config.preallocate:
+            self._segments[-1].release_unused_space()
         if scan.batches or scan.cut_bytes:
             logger.info(
                 "%s: recovered in %.0f ms: checked %d batches from offset %d on, cut %d bytes, ends at %d",

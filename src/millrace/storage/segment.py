@@ -24,18 +24,14 @@ SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFI
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 _WINDOW_BYTES = 8 * 1024
-# A segment that has grown by so much gets blocks for what comes next: as much as it has, up to the most.
-_ALLOCATED_FROM = 1024 * 1024
-_MOST_ALLOCATED = 4 * 1024 * 1024
-# The largest block that a file may end in: what it has beyond was allocated for what never came.
-_BLOCK_BYTES = 64 * 1024
+# No file system has larger blocks: a file that takes more than this beyond its size has unused ones.
+_LARGEST_BLOCK_BYTES = 64 * 1024
 
 
 class Segment:
     """Batches from base_offset on; only a log's last segment is appended to."""
 
     __slots__ = (
-        "_allocate_at",
         "_bytes_since_index_entry",
         "_directory",
         "_disk",
@@ -44,7 +40,6 @@ class Segment:
         "_has_torn_tail",
         "_index_interval_bytes",
         "_indexes_checked",
-        "_is_preallocated",
         "_is_writable",
         "_max_timestamp",
         "_max_timestamp_offset",
@@ -76,8 +71,6 @@ class Segment:
         self._disk = disk
         self._index_interval_bytes = index_interval_bytes
         self.size = size
-        self._allocate_at = size + _ALLOCATED_FROM
-        self._is_preallocated = False
         self.created_ms = created_ms
         self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), base_offset, disk, index_bytes)
         self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX), base_offset, disk, time_index_bytes)
@@ -107,9 +100,7 @@ class Segment:
         segment = cls(directory, base_offset, disk, config.index_interval_bytes, created_ms=created_ms)
         file = segment._open_for_append(create=True)
         if config.preallocate:
-            disk.allocate(file.fileno(), 0, config.segment_bytes)
-            segment._allocate_at = config.segment_bytes
-            segment._is_preallocated = True
+            disk.allocate(file.fileno(), config.segment_bytes)
         return segment
 
     @classmethod
@@ -161,8 +152,6 @@ class Segment:
     def release_idle_file(self) -> None:
         """Let go of the log file unless it was used since the last call."""
         if not self._used:
-            if self._is_writable:
-                self.give_back_space()
             self.release_file()
             if self.transaction_index is not None:
                 self.transaction_index.release()
@@ -180,8 +169,6 @@ class Segment:
         if self._max_timestamp is None:
             # May fail, which after the write would be too late.
             self._load_max_timestamp()
-        if self.size + length > self._allocate_at:
-            self._allocate(file, length)
         try:
             self._disk.write(file.fileno(), buffers)
         except OSError:
@@ -190,24 +177,6 @@ class Segment:
             raise
         self._used = True
         self.account_for(length, last_offset, max_timestamp)
-
-    def _allocate(self, file: OpenFile, length: int) -> None:
-        """Have blocks ready for the next appends: one by one, they take a third of a write's CPU time."""
-        length += min(self.size, _MOST_ALLOCATED)
-        self._disk.allocate(file.fileno(), self.size, length)
-        self._allocate_at = self.size + length
-
-    def give_back_space(self, *, for_good: bool = False) -> None:
-        """Free the blocks of appends that will not come now, or that a killed broker did not live to see.
-
-        What was preallocated because the topic says so is only given back for good.
-        """
-        if self._is_preallocated and not for_good:
-            return
-        self._allocate_at = self.size + _ALLOCATED_FROM
-        with suppress(OSError):
-            if self.path(LOG_SUFFIX).stat().st_blocks * 512 > self.size + _BLOCK_BYTES:
-                self.truncate_file()
 
     def _cut_torn_tail(self, file: OpenFile) -> None:
         # While the torn bytes are there nothing may be appended behind them.
@@ -522,6 +491,12 @@ class Segment:
         if self.transaction_index is not None:
             self.transaction_index.truncate(offset)
         self.write_indexes()
+
+    def release_unused_space(self) -> None:
+        """Free the blocks that were allocated for appends which did not happen."""
+        with suppress(OSError):
+            if self.path(LOG_SUFFIX).stat().st_blocks * 512 > self.size + _LARGEST_BLOCK_BYTES:
+                self.truncate_file()
 
     def truncate_file(self) -> None:
         """Cut the file to the size accounted for."""
