@@ -19,6 +19,7 @@ from millrace.topologies.running import prepare
 from millrace.topologies.runtime.processes import Processes
 
 from ..reading import read_topic
+from ..waiting import until
 
 WORD_COUNT = Path(__file__).parents[2] / "examples" / "topologies" / "wordcount.py"
 SECONDS = 120
@@ -150,6 +151,67 @@ def test_a_poison_record_goes_to_the_dead_letters_and_the_counts_stay_exact(
     headers = dict(letter.headers() or [])
     assert b"cannot be split" in headers["reason"]
     assert headers["source"].startswith(b"lines-3-")
+
+
+ACKED = """
+from pathlib import Path
+from millrace.topologies import Bolt, Grouping, Spout, Topology
+
+EVENTS = Path({events!r})
+
+class Numbers(Spout):
+    outputs = ["number"]
+
+    def open(self, conf, context):
+        self._left = list(range(10))
+
+    def next_tuple(self):
+        if self._left:
+            number = self._left.pop(0)
+            self.emit([number], tup_id=number)
+
+    def ack(self, tup_id):
+        self._note("ack", tup_id)
+
+    def fail(self, tup_id):
+        self._note("fail", tup_id)
+
+    def _note(self, outcome, tup_id):
+        with EVENTS.open("a") as events:
+            events.write(f"{{outcome}} {{tup_id}}\\n")
+
+class Pass(Bolt):
+    outputs = ["number"]
+
+    def process(self, tup):
+        self.emit([tup["number"]])
+
+class Check(Bolt):
+    def process(self, tup):
+        if tup["number"] == 3:
+            raise ValueError("three")
+
+class Acked(Topology):
+    numbers = Numbers.spec()
+    relay = Pass.spec(inputs={{numbers: Grouping.ALL}}, par=3)
+    check = Check.spec(inputs={{relay: Grouping.SHUFFLE}}, par=3)
+"""
+
+
+def test_acks_and_failures_of_other_workers_reach_the_spout(broker: Broker, tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    path = tmp_path / "acked.py"
+    path.write_text(ACKED.format(events=str(events)))
+    processes = Processes(prepare(path, broker.bootstrap, workers=3, name="acked"))
+    running = threading.Thread(target=processes.run)
+    running.start()
+    try:
+        expected = {f"ack {number}" for number in range(10)} - {"ack 3"} | {"fail 3"}
+        until(lambda: events.exists() and set(events.read_text().splitlines()) == expected, SECONDS)
+    finally:
+        processes.interrupt()
+        running.join()
+    assert len(events.read_text().splitlines()) == 10
 
 
 # What is wrong is said

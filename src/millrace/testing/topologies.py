@@ -148,6 +148,15 @@ class LocalTopology:
     def send_tuple(self, task: int, tup: Tuple) -> None:
         raise AssertionError("every task runs here")
 
+    def send_ack(self, worker: int, root: int, edges: int) -> None:
+        raise AssertionError("every task runs here")
+
+    def send_fail(self, worker: int, root: int, reason: str) -> None:
+        raise AssertionError("every task runs here")
+
+    def send_reset(self, worker: int, root: int) -> None:
+        raise AssertionError("every task runs here")
+
     def write(self, bolt: LogBolt, tup: Tuple) -> None:
         topic = bolt.topic(tup) if callable(bolt.topic) else bolt.topic
         key = None if bolt.key is None else encode_field(tup[bolt.key])

@@ -34,7 +34,7 @@ def prepare(
     count = value_of("topology.workers", plan.config)
     if type(count) is not int or count < 1:
         raise TopologyError(f"{plan.name}: topology.workers must be a whole number from 1 on, not {count!r}")
-    create_topics(plan, bootstrap, client or {})
+    create_topics(plan, count, bootstrap, client or {})
     placement = [sorted(tasks) for tasks in EvenScheduler().place(plan, count) if tasks]
     return Job(
         path=str(path.resolve()),

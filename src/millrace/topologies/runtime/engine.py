@@ -20,10 +20,13 @@ from millrace.topologies.model.spouts import Spout
 from millrace.topologies.model.topology import Plan
 from millrace.topologies.model.tuples import SYSTEM_COMPONENT, SYSTEM_TASK, TICK_STREAM, Tuple
 from millrace.topologies.model.windows import WindowedBolt
-from millrace.topologies.runtime.acker import Acker, Tree
-from millrace.topologies.runtime.tasks import BoltTask, Outlet, SpoutTask, WindowTask, new_instance
+from millrace.topologies.runtime.acker import Acker, Tree, new_id
+from millrace.topologies.runtime.tasks import BoltTask, Outlet, SpoutTask, new_instance
 from millrace.topologies.runtime.units import Unit
+from millrace.topologies.runtime.window_task import WindowTask
 
+# A tree's id is a worker's number above this many random bits.
+WORKER_SHIFT = 52
 _TICK_POSITIONS = {"__interval": 0}
 
 
@@ -184,18 +187,34 @@ class Engine:
 
     # Trees
 
+    def new_root(self) -> int:
+        """The id of a new tree. It holds the number of this worker, whose acker tracks the tree."""
+        return self.worker << WORKER_SHIFT | new_id(WORKER_SHIFT)
+
     def begin_tree(self, root: int, edges: int, task: int, message_id: object) -> None:
         self.acker.begin(root, edges, task, message_id)
 
     def send_ack(self, root: int, edges: int) -> None:
         """Report an acked tuple to the acker of its tree."""
-        self.acker.ack(root, edges)
+        worker = root >> WORKER_SHIFT
+        if worker == self.worker:
+            self.acker.ack(root, edges)
+        else:
+            self.outlet.send_ack(worker, root, edges)
 
     def send_fail(self, root: int, reason: str) -> None:
-        self.acker.fail(root, reason)
+        worker = root >> WORKER_SHIFT
+        if worker == self.worker:
+            self.acker.fail(root, reason)
+        else:
+            self.outlet.send_fail(worker, root, reason)
 
     def send_reset(self, root: int) -> None:
-        self.acker.reset_timeout(root)
+        worker = root >> WORKER_SHIFT
+        if worker == self.worker:
+            self.acker.reset_timeout(root)
+        else:
+            self.outlet.send_reset(worker, root)
 
     def _tree_done(self, tree: Tree, seconds: float) -> None:
         self.spouts[tree.task].acked(tree.message_id, seconds)

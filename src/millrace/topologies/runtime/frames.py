@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import pickle
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,6 +29,18 @@ class Sent(NamedTuple):
     task: int
     values: Sequence[Any]
     edges: Mapping[int, int] | None
+
+
+@dataclass(slots=True)
+class Acks:
+    """What one turn of a worker has to tell the acker of another, merged by tree."""
+
+    done: dict[int, int] = field(default_factory=dict)
+    """By tree: the XOR of the edges that are acked or new."""
+    failed: dict[int, str] = field(default_factory=dict)
+    """By tree: why it failed."""
+    resets: set[int] = field(default_factory=set)
+    """Trees whose time-out begins again."""
 
 
 class Values:
@@ -73,13 +86,25 @@ class Frames:
 
     def decode(self, frame: bytes) -> list[Sent]:
         """The tuples of a frame; raises TopologyError if it is not signed by this topology."""
+        return [
+            Sent(component, stream, task, values, None if edges is None else dict(edges))
+            for component, stream, task, values, edges in self._values.decode(self._checked(frame))
+        ]
+
+    def encode_acks(self, acks: Acks) -> bytes:
+        content = self._values.encode([list(acks.done.items()), list(acks.failed.items()), list(acks.resets)])
+        return self._signature(content) + content
+
+    def decode_acks(self, frame: bytes) -> Acks:
+        """The acks of a frame; raises TopologyError if it is not signed by this topology."""
+        done, failed, resets = self._values.decode(self._checked(frame))
+        return Acks(dict(done), dict(failed), set(resets))
+
+    def _checked(self, frame: bytes) -> memoryview:
         signature, content = frame[:SIGNATURE_BYTES], memoryview(frame)[SIGNATURE_BYTES:]
         if not hmac.compare_digest(signature, self._signature(content)):
             raise TopologyError("a frame without a valid signature; another program wrote to an edge topic")
-        return [
-            Sent(component, stream, task, values, None if edges is None else dict(edges))
-            for component, stream, task, values, edges in self._values.decode(content)
-        ]
+        return content
 
     def _signature(self, content: bytes | memoryview) -> bytes:
         return hmac.digest(self._key, content, hashlib.sha256)[:SIGNATURE_BYTES]

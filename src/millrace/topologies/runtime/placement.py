@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from millrace.topologies.model.topology import Plan
@@ -30,8 +30,3 @@ class EvenScheduler:
                 placed[(next_worker + number) % workers].add(task)
             next_worker = (next_worker + len(tasks)) % workers
         return [frozenset(tasks) for tasks in placed]
-
-
-def worker_of(placement: Sequence[frozenset[int]]) -> Mapping[int, int]:
-    """The worker of each task."""
-    return {task: worker for worker, tasks in enumerate(placement) for task in tasks}

@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -104,18 +105,23 @@ class Processes:
         self._job = job
         self.workers = [WorkerProcess(job, number) for number in range(len(job.placement))]
         self._progress = Progress(job.plan(), job.bootstrap, job.client)
+        self._interrupted = threading.Event()
 
     def run(self, *, once: bool = False) -> None:
         """Run until interrupted or, with `once`, until everything that was in the log is processed."""
         for worker in self.workers:
             worker.start()
         try:
-            while not (once and self._progress.is_done()):
+            while not self._interrupted.is_set() and not (once and self._progress.is_done()):
                 for worker in self.workers:
                     worker.watch()
-                time.sleep(WATCH_SECONDS)
+                self._interrupted.wait(WATCH_SECONDS)
         finally:
             self.stop()
+
+    def interrupt(self) -> None:
+        """Let `run` end soon. Any thread may call it."""
+        self._interrupted.set()
 
     def stop(self) -> None:
         for worker in self.workers:

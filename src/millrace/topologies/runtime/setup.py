@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from concurrent.futures import Future
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from millrace.topologies.model.bolts import StatefulBolt
 from millrace.topologies.model.errors import TopologyError
@@ -20,7 +21,7 @@ _EDGE_CONFIG = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy":
 _STATE_CONFIG = {"cleanup.policy": "compact"}
 
 
-def create_topics(plan: Plan, bootstrap: str, client: Mapping[str, str]) -> None:
+def create_topics(plan: Plan, workers: int, bootstrap: str, client: Mapping[str, str]) -> None:
     """Create the topics that do not exist yet: edges, changelogs, dead letters and outputs."""
     admin = AdminClient({**client, "bootstrap.servers": bootstrap})
     try:
@@ -31,10 +32,18 @@ def create_topics(plan: Plan, bootstrap: str, client: Mapping[str, str]) -> None
             "and is --bootstrap-server right?"
         ) from error
     _check_sources(plan, known)
-    missing = [topic for topic in _topics(plan) if topic.topic not in known]
-    for name, created in admin.create_topics(missing).items() if missing else ():
+    acks = topics.ack_topic(plan.name)
+    if acks in known and len(known[acks].partitions) < workers:
+        _finish(admin.create_partitions([NewPartitions(acks, workers)]))
+    missing = [topic for topic in _topics(plan, workers) if topic.topic not in known]
+    if missing:
+        _finish(admin.create_topics(missing))
+
+
+def _finish(changes: Mapping[str, Future[None]]) -> None:
+    for name, change in changes.items():
         try:
-            created.result(TIMEOUT_SECONDS)
+            change.result(TIMEOUT_SECONDS)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise TopologyError(f"the topic {name} cannot be created: {error.args[0].str()}") from error
@@ -47,9 +56,12 @@ def _check_sources(plan: Plan, known: Mapping[str, object]) -> None:
             spec.component(*spec.arguments, **spec.keywords).topics_among(known)
 
 
-def _topics(plan: Plan) -> list[NewTopic]:
+def _topics(plan: Plan, workers: int) -> list[NewTopic]:
     name = plan.name
-    found = [NewTopic(topics.dead_letter_topic(plan), 1)]
+    found = [
+        NewTopic(topics.dead_letter_topic(plan), 1),
+        NewTopic(topics.ack_topic(name), workers, config=_EDGE_CONFIG),
+    ]
     for component in plan.bolts:
         spec = plan.components[component]
         found.append(NewTopic(topics.edge_topic(name, component), spec.tasks, config=_EDGE_CONFIG))

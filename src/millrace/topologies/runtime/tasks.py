@@ -21,12 +21,10 @@ from millrace.topologies.model.spouts import Spout
 from millrace.topologies.model.streams import Stream
 from millrace.topologies.model.topology import Plan
 from millrace.topologies.model.tuples import TICK_STREAM, Tuple
-from millrace.topologies.model.windows import TupleWindow, WindowedBolt
 from millrace.topologies.runtime.acker import new_id
 from millrace.topologies.runtime.routing import Chooser, new_chooser
 from millrace.topologies.runtime.stats import TaskStats
 from millrace.topologies.runtime.units import Unit
-from millrace.topologies.runtime.windowing import Windowing
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +39,15 @@ class Outlet(Protocol):
 
     def write(self, bolt: LogBolt, tup: Tuple) -> None:
         """Write a tuple to the log."""
+
+    def send_ack(self, worker: int, root: int, edges: int) -> None:
+        """Tell the acker of another worker that a tuple is acked."""
+
+    def send_fail(self, worker: int, root: int, reason: str) -> None:
+        """Tell the acker of another worker that a tuple has failed."""
+
+    def send_reset(self, worker: int, root: int) -> None:
+        """Tell the acker of another worker that a tuple is being worked on."""
 
     def dead_letter(self, component: str, values: Sequence[Any], stream: Stream, reason: str) -> None:
         """Keep a tuple that is given up."""
@@ -58,6 +65,8 @@ class Host(Protocol):
     now: Callable[[], float]
     load: Callable[[int], float]
     tracks_trees: bool
+
+    def new_root(self) -> int: ...
 
     def begin_tree(self, root: int, edges: int, task: int, message_id: object) -> None: ...
 
@@ -257,7 +266,7 @@ class SpoutTask(Task):
     def _emit_tree(
         self, values: Sequence[Any], stream: Stream, targets: Sequence[int], message_id: object
     ) -> None:
-        root, total = new_id(ID_BITS), 0
+        root, total = self.engine.new_root(), 0
         for task in targets:
             edge = new_id(ID_BITS)
             total ^= edge
@@ -389,8 +398,13 @@ class BoltTask(Task):
         if self._ends_twice(tup):
             return
         self.stats.failed[tup.component, tup.stream] += 1
-        for root in tup.edges or ():
-            self.engine.send_fail(root, reason)
+        if tup.edges:
+            # Its spout decides whether it comes again: the frame that brought it is done.
+            for root in tup.edges:
+                self.engine.send_fail(root, reason)
+            for unit in tup.units:
+                unit.release()
+            return
         for unit in tup.units:
             unit.fail(f"{self.context.component}: {reason}")
 
@@ -406,64 +420,6 @@ class BoltTask(Task):
     def reset_timeout(self, tup: Tuple) -> None:
         for root in tup.edges or ():
             self.engine.send_reset(root)
-
-
-class WindowTask(BoltTask):
-    """A task of a windowed bolt: tuples wait for their windows, and are acked when they have left them."""
-
-    def __init__(
-        self, engine: Host, spec: ComponentSpec, context: TaskContext, instance: WindowedBolt
-    ) -> None:
-        super().__init__(engine, spec, context, instance)
-        self._bolt = instance
-        window = instance.window_of()
-        edges = engine.plan.edges_to(context.component)
-        self._late_stream = window.late_stream
-        self.windowing = Windowing(
-            window,
-            [(edge.source, edge.stream.name) for edge in edges],
-            run=self._run_window,
-            expired=self._ack_all,
-            late=self._late,
-        )
-        self._process = self._add
-        self._failing: set[int] = set()
-
-    def _add(self, tup: Tuple) -> None:
-        self.windowing.add(tup, round(self.engine.now() * 1000))
-
-    def run_windows(self) -> None:
-        """Time has passed."""
-        self.windowing.tick(round(self.engine.now() * 1000))
-
-    def _run_window(self, window: TupleWindow) -> None:
-        current, self._bolt.current = self._bolt.current, None
-        try:
-            if not self.guarded(self._bolt.run_window, window):
-                self._failing |= {id(tup) for tup in window}
-        finally:
-            self._bolt.current = current
-
-    def _ack_all(self, tuples: list[Tuple]) -> None:
-        for tup in tuples:
-            if id(tup) in self._failing:
-                self._failing.discard(id(tup))
-                self._end(tup, "a window that held it failed")
-            else:
-                self.ack(tup)
-
-    def _late(self, tup: Tuple) -> None:
-        if self._late_stream is None:
-            logger.info("%s: a tuple came after its window: %r", self.context.component, tup)
-        else:
-            self.emit(
-                [list(tup.values)],
-                stream=self._late_stream,
-                anchors=(tup,),
-                direct_task=None,
-                message_id=None,
-            )
-        self.ack(tup)
 
 
 def _units_of(anchors: Sequence[Tuple]) -> tuple[Unit, ...]:

@@ -16,6 +16,11 @@ def edge_topic(name: str, component: str) -> str:
     return f"_topology.{name}.edge.{component}"
 
 
+def ack_topic(name: str) -> str:
+    """Acks for the tuple trees of spouts; partition N is for the acker of worker N."""
+    return f"_topology.{name}.acks"
+
+
 def state_topic(name: str, component: str) -> str:
     """The changelog of a stateful component; partition N is that of its task of index N."""
     return f"_topology.{name}.state.{component}"

@@ -6,7 +6,6 @@ again, and it goes on from what was committed last.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -15,21 +14,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from millrace.topologies.model.bolts import StatefulBolt
 from millrace.topologies.model.config import value_of
 from millrace.topologies.model.errors import TopologyError
-from millrace.topologies.model.log import LogBolt, LogSpout
-from millrace.topologies.model.streams import Stream
+from millrace.topologies.model.log import LogSpout
 from millrace.topologies.model.topology import Plan
 from millrace.topologies.model.tuples import Tuple
 from millrace.topologies.runtime import topics
 from millrace.topologies.runtime.engine import Engine
-from millrace.topologies.runtime.frames import Frames, Sent, Values
+from millrace.topologies.runtime.frames import Frames, Values
 from millrace.topologies.runtime.inputs import InputPartition, Place
-from millrace.topologies.runtime.placement import worker_of
-from millrace.topologies.runtime.records import encode_field, encode_tuple, record_values
+from millrace.topologies.runtime.output import Output
+from millrace.topologies.runtime.records import record_values
 from millrace.topologies.runtime.restore import restore
 from millrace.topologies.runtime.state import TaskState
 from millrace.topologies.runtime.units import Unit
@@ -39,9 +37,7 @@ logger = logging.getLogger(__name__)
 POLL_MESSAGES = 500
 IDLE_SECONDS = 0.1
 SPOUT_REST_SECONDS = 0.001
-TRANSACTION_SECONDS = 30.0
 SETUP_SECONDS = 30.0
-TRANSACTION_TIMEOUT_MS = 10_000
 
 
 @dataclass(frozen=True)
@@ -84,14 +80,12 @@ class Worker:
         self.stopping = threading.Event()
         self._values = Values(allows_pickle=bool(value_of("topology.allow.pickle", plan.config)))
         self._frames = Frames(job.key, self._values)
-        self._workers = worker_of(job.placement)
         self._indexes = {
             task: (component, index)
             for component, tasks in plan.tasks.items()
             for index, task in enumerate(tasks)
         }
         self._states: dict[tuple[str, int], TaskState] = {}
-        self._outgoing: dict[int, list[Sent]] = {}
         self._inputs: dict[Place, InputPartition] = {}
         self._fails: dict[tuple[Place, int], int] = {}
         self._reasons: dict[tuple[Place, int], str] = {}
@@ -99,16 +93,28 @@ class Worker:
         self._careful: dict[Place, int] = {}
         """By partition: process one record per transaction up to this offset, to find the one that fails."""
         self._committed_at = time.monotonic()
-        self._in_transaction = False
-        self.transactional = plan.guarantee == "exactly-once" or any(
+        self._generation = 0
+        """Rises with every abort: what was begun before it counts no more."""
+        # A worker that was fenced must not write state, so state is written in transactions too.
+        transactional = plan.guarantee == "exactly-once" or any(
             issubclass(spec.component, StatefulBolt) for spec in plan.components.values()
+        )
+        self._output = Output(
+            plan,
+            {**job.client, "bootstrap.servers": job.bootstrap},
+            self._frames,
+            topics.transactional_id(plan.name, job.number) if transactional else None,
         )
         self._commit_seconds = value_of("topology.state.checkpoint.interval.ms", plan.config) / 1000
         self.engine = Engine(
-            plan, self, self, tasks=job.placement[job.number], worker=job.number, state_of=self._open_state
+            plan,
+            self._output,
+            self,
+            tasks=job.placement[job.number],
+            worker=job.number,
+            state_of=self._open_state,
         )
         self._consumer = Consumer(self._consumer_config())
-        self._producer = Producer(self._producer_config())
 
     def _consumer_config(self) -> dict[str, Any]:
         return {
@@ -122,19 +128,6 @@ class Worker:
             "fetch.error.backoff.ms": 50,
         }
 
-    def _producer_config(self) -> dict[str, Any]:
-        config: dict[str, Any] = {
-            **self.job.client,
-            "bootstrap.servers": self.job.bootstrap,
-            "linger.ms": 0,
-            "enable.idempotence": True,
-            "queue.buffering.max.kbytes": 65_536,
-        }
-        if self.transactional:
-            config["transactional.id"] = topics.transactional_id(self.plan.name, self.job.number)
-            config["transaction.timeout.ms"] = TRANSACTION_TIMEOUT_MS
-        return config
-
     # What the engine asks for
 
     def now(self) -> float:
@@ -143,50 +136,12 @@ class Worker:
     def _open_state(self, component: str, task: int) -> TaskState:
         return self._states.setdefault((component, task), TaskState())
 
-    def send_tuple(self, task: int, tup: Tuple) -> None:
-        self._outgoing.setdefault(task, []).append(
-            Sent(tup.component, tup.stream, tup.task, tup.values, tup.edges)
-        )
-
-    def write(self, bolt: LogBolt, tup: Tuple) -> None:
-        topic = bolt.topic(tup) if callable(bolt.topic) else bolt.topic
-        key = None if bolt.key is None else encode_field(tup[bolt.key])
-        value = encode_tuple(tup) if bolt.value is None else encode_field(tup[bolt.value])
-        self._produce(topic, key=key, value=value)
-
-    def dead_letter(self, component: str, values: Sequence[Any], stream: Stream, reason: str) -> None:
-        content = dict(zip(stream.fields, values, strict=False))
-        headers = [("topology", self.plan.name), ("component", component), ("reason", reason[:1000])]
-        self._produce(
-            topics.dead_letter_topic(self.plan),
-            value=json.dumps(content, default=str).encode(),
-            headers=headers,
-        )
-
-    def _produce(self, topic: str, **record: Any) -> None:
-        if self.transactional and not self._in_transaction:
-            self._producer.begin_transaction()
-            self._in_transaction = True
-        while True:
-            try:
-                self._producer.produce(topic, on_delivery=self._delivered, **record)
-                return
-            except BufferError:
-                # The broker is slower than the bolts: wait for room, which slows the source down.
-                self._producer.poll(0.1)
-
-    def _delivered(self, error: KafkaError | None, message: Any) -> None:
-        # An abort drops what was not sent yet.
-        if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
-            raise KafkaException(error)
-
     # Life
 
     def run(self) -> None:
         """Run until `stopping` is set, then commit and close."""
-        if self.transactional:
-            # First of all: no earlier worker of this number can write from here on.
-            self._producer.init_transactions(TRANSACTION_SECONDS)
+        # First of all: no earlier worker of this number can write from here on.
+        self._output.fence()
         self._assign()
         self._restore()
         self.engine.open()
@@ -236,7 +191,16 @@ class Worker:
             if self._has_remote_input(task):
                 place = (topics.edge_topic(self.plan.name, bolt.context.component), bolt.context.task_index)
                 found.append(Source(place, partial(self._deliver_frame, task), "earliest"))
+        if self._has_own_spouts and len(self.job.placement) > 1:
+            place = (topics.ack_topic(self.plan.name), self.job.number)
+            # Acks of trees that an earlier worker began mean nothing to this one.
+            found.append(Source(place, self._deliver_acks, "latest"))
         return found
+
+    @property
+    def _has_own_spouts(self) -> bool:
+        """Whether this worker runs spouts that the user wrote."""
+        return any(not isinstance(spout.instance, LogSpout) for spout in self.engine.spouts.values())
 
     def _partitions_of(self, spout: LogSpout) -> dict[str, int]:
         listed = self._consumer.list_topics(timeout=SETUP_SECONDS).topics
@@ -287,6 +251,17 @@ class Worker:
             )
         unit.release()
 
+    def _deliver_acks(self, message: Any, unit: Unit) -> None:
+        unit.pending += 1
+        acks = self._frames.decode_acks(message.value())
+        for root in acks.resets:
+            self.engine.acker.reset_timeout(root)
+        for root, edges in acks.done.items():
+            self.engine.acker.ack(root, edges)
+        for root, reason in acks.failed.items():
+            self.engine.acker.fail(root, reason)
+        unit.release()
+
     # Running
 
     def _turn(self) -> None:
@@ -301,8 +276,7 @@ class Worker:
             asked = self.engine.ask_spouts()
             self.engine.run_queue()
             self._handle_failures()
-            self._send_frames()
-            self._producer.poll(0)
+            self._output.send_frames()
             if self._is_commit_due(idle=not messages and not asked):
                 self._commit()
         except Poisoned as failure:
@@ -316,7 +290,7 @@ class Worker:
         return [first] if self._careful else [first, *self._consumer.consume(POLL_MESSAGES, 0)]
 
     def _patience(self) -> float:
-        if any(not isinstance(spout.instance, LogSpout) for spout in self.engine.spouts.values()):
+        if self._has_own_spouts:
             return SPOUT_REST_SECONDS
         moment = self.engine.next_timer()
         wait = IDLE_SECONDS if moment is None else max(min(moment - self.now(), IDLE_SECONDS), 0.0)
@@ -338,19 +312,24 @@ class Worker:
             return
         partition.begin(offset)
         if self._fails.get((place, offset), 0) > value_of("topology.max.fails", self.plan.config):
-            self._give_up(message, self._reasons.pop((place, offset)))
+            self._output.give_up(message, self._reasons.pop((place, offset)))
             partition.complete(offset)
         else:
-            partition.deliver(message, Unit(partial(self._input_done, message)))
-            self.engine.run_queue()
+            self._deliver(message)
             self._handle_failures()
         if self._careful:
-            self._send_frames()
             self._commit()
             if offset >= self._careful.get(place, offset):
                 self._careful.pop(place, None)
 
-    def _input_done(self, message: Any, unit: Unit) -> None:
+    def _deliver(self, message: Any) -> None:
+        unit = Unit(partial(self._input_done, message, self._generation))
+        self._inputs[message.topic(), message.partition()].deliver(message, unit)
+        self.engine.run_queue()
+
+    def _input_done(self, message: Any, generation: int, unit: Unit) -> None:
+        if generation != self._generation:
+            return
         place, offset = (message.topic(), message.partition()), message.offset()
         if unit.failure is None or self.plan.guarantee == "none":
             self._inputs[place].complete(offset)
@@ -365,44 +344,20 @@ class Worker:
         while self._failed:
             message, reason = self._failed.pop(0)
             place, offset = (message.topic(), message.partition()), message.offset()
-            if self.transactional:
+            if self._output.is_transactional:
                 raise Poisoned(place, offset, reason)
             fails = self._fails[place, offset] = self._fails.get((place, offset), 0) + 1
             if fails > value_of("topology.max.fails", self.plan.config):
-                self._give_up(message, reason)
+                self._output.give_up(message, reason)
                 self._inputs[place].complete(offset)
                 self._fails.pop((place, offset), None)
             else:
-                self._inputs[place].deliver(message, Unit(partial(self._input_done, message)))
-                self.engine.run_queue()
+                self._deliver(message)
 
-    def _give_up(self, message: Any, reason: str) -> None:
-        """Keep an input that failed too often, as it is, in the dead-letter topic."""
-        headers = [
-            *(message.headers() or []),
-            ("topology", self.plan.name),
-            ("source", f"{message.topic()}-{message.partition()}@{message.offset()}"),
-            ("reason", reason[:1000]),
-        ]
-        self._produce(
-            topics.dead_letter_topic(self.plan), key=message.key(), value=message.value(), headers=headers
-        )
-        logger.error("gave up %s-%d@%d: %s", message.topic(), message.partition(), message.offset(), reason)
-
-    # Output
-
-    def _send_frames(self) -> None:
-        outgoing, self._outgoing = self._outgoing, {}
-        for task, tuples in outgoing.items():
-            component, index = self._indexes[task]
-            self._produce(
-                topics.edge_topic(self.plan.name, component),
-                partition=index,
-                value=self._frames.encode(tuples),
-            )
+    # Committing
 
     def _has_uncommitted(self) -> bool:
-        return self._in_transaction or any(
+        return self._output.in_transaction or any(
             partition.offset_to_commit() is not None for partition in self._inputs.values()
         )
 
@@ -413,17 +368,18 @@ class Worker:
 
     def _commit(self) -> None:
         """Make everything last: outputs, states, and how far the inputs are done."""
-        self._send_frames()
+        self._output.send_frames()
         offsets = [
             offset
             for partition in self._inputs.values()
             if (offset := partition.offset_to_commit()) is not None
         ]
-        if self.transactional:
-            self._commit_transaction(offsets)
+        if self._output.is_transactional:
+            self._check_nothing_is_held()
+            self._write_states()
+            self._output.commit(offsets, self._consumer.consumer_group_metadata())
         else:
-            if self._producer.flush(TRANSACTION_SECONDS):
-                raise TopologyError("the log does not accept the outputs; the inputs are read again")
+            self._output.flush()
             if offsets:
                 self._consumer.commit(offsets=offsets, asynchronous=False)
         for offset in offsets:
@@ -432,27 +388,16 @@ class Worker:
             state.commit()
         self._committed_at = time.monotonic()
 
-    def _commit_transaction(self, offsets: list[TopicPartition]) -> None:
-        self._check_nothing_is_held()
+    def _write_states(self) -> None:
         for (component, task), state in self._states.items():
             topic, index = topics.state_topic(self.plan.name, component), self._indexes[task][1]
             for key, value, deleted in state.changes():
-                self._produce(
+                self._output.produce(
                     topic,
                     partition=index,
                     key=self._values.encode(key),
                     value=None if deleted else self._values.encode(value),
                 )
-        if not offsets and not self._in_transaction:
-            return
-        if not self._in_transaction:
-            self._producer.begin_transaction()
-        if offsets:
-            self._producer.send_offsets_to_transaction(
-                offsets, self._consumer.consumer_group_metadata(), TRANSACTION_SECONDS
-            )
-        self._producer.commit_transaction(TRANSACTION_SECONDS)
-        self._in_transaction = False
 
     def _check_nothing_is_held(self) -> None:
         """A tuple may outlive a commit only as state: what a bolt holds would be lost or processed twice."""
@@ -470,12 +415,10 @@ class Worker:
         self._fails[key] = self._fails.get(key, 0) + 1
         self._reasons[key] = failure.reason
         logger.warning("%s-%d@%d failed: %s", *failure.place, failure.offset, failure.reason)
+        self._generation += 1
         self.engine.queue.clear()
-        self._outgoing.clear()
         self._failed.clear()
-        if self._in_transaction:
-            self._producer.abort_transaction(TRANSACTION_SECONDS)
-            self._in_transaction = False
+        self._output.abort()
         for state in self._states.values():
             state.abort()
         for place, partition in self._inputs.items():

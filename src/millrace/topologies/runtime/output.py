@@ -1,0 +1,169 @@
+"""Everything that a worker writes to the log: frames, records, dead letters, state, and its transactions."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from millrace.topologies.model.errors import TopologyError
+from millrace.topologies.model.log import LogBolt
+from millrace.topologies.model.streams import Stream
+from millrace.topologies.model.topology import Plan
+from millrace.topologies.model.tuples import Tuple
+from millrace.topologies.runtime import topics
+from millrace.topologies.runtime.frames import Acks, Frames, Sent
+from millrace.topologies.runtime.records import encode_field, encode_tuple
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_SECONDS = 30.0
+TRANSACTION_TIMEOUT_MS = 10_000
+REASON_CHARACTERS = 1000
+
+
+class Output:
+    """The producer of a worker. With a transactional id everything since the last commit is one transaction.
+
+    Owned by the worker's loop; not thread-safe.
+    """
+
+    def __init__(
+        self, plan: Plan, client: Mapping[str, Any], frames: Frames, transactional_id: str | None
+    ) -> None:
+        self._plan = plan
+        self._frames = frames
+        self.is_transactional = transactional_id is not None
+        self.in_transaction = False
+        self._tuples: dict[int, list[Sent]] = {}
+        self._acks: dict[int, Acks] = {}
+        self._edges = {
+            task: (topics.edge_topic(plan.name, component), index)
+            for component, tasks in plan.tasks.items()
+            for index, task in enumerate(tasks)
+        }
+        config: dict[str, Any] = {
+            **client,
+            "linger.ms": 0,
+            "enable.idempotence": True,
+            "queue.buffering.max.kbytes": 65_536,
+        }
+        if transactional_id is not None:
+            config["transactional.id"] = transactional_id
+            config["transaction.timeout.ms"] = TRANSACTION_TIMEOUT_MS
+        self._producer = Producer(config)
+
+    def fence(self) -> None:
+        """Let no earlier producer of the same transactional id write any more."""
+        if self.is_transactional:
+            self._producer.init_transactions(TIMEOUT_SECONDS)
+
+    # What the engine asks for
+
+    def send_tuple(self, task: int, tup: Tuple) -> None:
+        self._tuples.setdefault(task, []).append(
+            Sent(tup.component, tup.stream, tup.task, tup.values, tup.edges)
+        )
+
+    def send_ack(self, worker: int, root: int, edges: int) -> None:
+        done = self._acks.setdefault(worker, Acks()).done
+        done[root] = done.get(root, 0) ^ edges
+
+    def send_fail(self, worker: int, root: int, reason: str) -> None:
+        self._acks.setdefault(worker, Acks()).failed[root] = reason
+
+    def send_reset(self, worker: int, root: int) -> None:
+        self._acks.setdefault(worker, Acks()).resets.add(root)
+
+    def write(self, bolt: LogBolt, tup: Tuple) -> None:
+        topic = bolt.topic(tup) if callable(bolt.topic) else bolt.topic
+        key = None if bolt.key is None else encode_field(tup[bolt.key])
+        value = encode_tuple(tup) if bolt.value is None else encode_field(tup[bolt.value])
+        self.produce(topic, key=key, value=value)
+
+    def dead_letter(self, component: str, values: Sequence[Any], stream: Stream, reason: str) -> None:
+        content = dict(zip(stream.fields, values, strict=False))
+        headers = [
+            ("topology", self._plan.name),
+            ("component", component),
+            ("reason", reason[:REASON_CHARACTERS]),
+        ]
+        self.produce(
+            topics.dead_letter_topic(self._plan),
+            value=json.dumps(content, default=str).encode(),
+            headers=headers,
+        )
+
+    # What the worker asks for
+
+    def give_up(self, message: Any, reason: str) -> None:
+        """Keep an input that failed too often, as it is, in the dead-letter topic."""
+        source = f"{message.topic()}-{message.partition()}@{message.offset()}"
+        headers = [
+            *(message.headers() or []),
+            ("topology", self._plan.name),
+            ("source", source),
+            ("reason", reason[:REASON_CHARACTERS]),
+        ]
+        self.produce(
+            topics.dead_letter_topic(self._plan), key=message.key(), value=message.value(), headers=headers
+        )
+        logger.error("gave up %s: %s", source, reason)
+
+    def send_frames(self) -> None:
+        """Send what the tasks of other workers are to get: one frame for each."""
+        tuples, self._tuples = self._tuples, {}
+        for task, sent in tuples.items():
+            topic, index = self._edges[task]
+            self.produce(topic, partition=index, value=self._frames.encode(sent))
+        acks, self._acks = self._acks, {}
+        for worker, merged in acks.items():
+            topic = topics.ack_topic(self._plan.name)
+            self.produce(topic, partition=worker, value=self._frames.encode_acks(merged))
+        self._producer.poll(0)
+
+    def produce(self, topic: str, **record: Any) -> None:
+        self._begin()
+        while True:
+            try:
+                self._producer.produce(topic, on_delivery=self._delivered, **record)
+                return
+            except BufferError:
+                # The broker is slower than the bolts: wait for room, which slows the source down.
+                self._producer.poll(0.1)
+
+    def _begin(self) -> None:
+        if self.is_transactional and not self.in_transaction:
+            self._producer.begin_transaction()
+            self.in_transaction = True
+
+    def _delivered(self, error: KafkaError | None, message: Any) -> None:
+        # An abort drops what was not sent yet.
+        if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+            raise KafkaException(error)
+
+    def flush(self) -> None:
+        """Wait until the log has everything."""
+        if self._producer.flush(TIMEOUT_SECONDS):
+            raise TopologyError("the log does not accept the outputs; the inputs are read again")
+
+    def commit(self, offsets: list[TopicPartition], group: Any) -> None:
+        """End the transaction: outputs become visible together with the offsets of the inputs."""
+        if not offsets and not self.in_transaction:
+            return
+        self._begin()
+        if offsets:
+            self._producer.send_offsets_to_transaction(offsets, group, TIMEOUT_SECONDS)
+        self._producer.commit_transaction(TIMEOUT_SECONDS)
+        self.in_transaction = False
+
+    def abort(self) -> None:
+        """Undo everything since the last commit."""
+        self._tuples.clear()
+        self._acks.clear()
+        if self.in_transaction:
+            self._producer.abort_transaction(TIMEOUT_SECONDS)
+            self.in_transaction = False
