@@ -5,6 +5,7 @@ import pytest
 from millrace.api.context import Context
 from millrace.deferred import Deferred
 from millrace.errors import Error
+from millrace.groups.classic import ClassicGroup
 
 from .members import GROUP, Talk, join_request
 
@@ -71,8 +72,8 @@ def test_the_host_is_written_as_java_writes_it(talk: Talk, ctx: Context) -> None
     ctx.client_host = "10.0.0.7"
     talk.enter()
     group = ctx.groups.find(GROUP)
-    assert group is not None
-    (member,) = group.describe().members  # type: ignore[attr-defined]
+    assert isinstance(group, ClassicGroup)
+    (member,) = group.members.values()
     assert member.client_host == "/10.0.0.7"
 
 

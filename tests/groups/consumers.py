@@ -5,13 +5,9 @@ from typing import Any
 
 from millrace.errors import KafkaError
 from millrace.groups.assignors.spec import Partition
-from millrace.groups.classic_member import Client
 from millrace.groups.consumer import ConsumerGroup
-from millrace.wire.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
-)
+from millrace.groups.consumer_request import Heartbeat, HeartbeatResult
+from millrace.groups.group import Client
 
 from ..node import OpenNode
 from .members import GROUP, REBALANCE_MS, Coordinator
@@ -70,36 +66,36 @@ class Consumer:
         self.interval_ms = 0
         self._told: set[Partition] | None = None
 
-    def send(self, **fields: Any) -> ConsumerGroupHeartbeatResponse:
+    def send(self, **fields: Any) -> HeartbeatResult:
         """Send a heartbeat as it is; raises what the coordinator raises."""
-        request = ConsumerGroupHeartbeatRequest(
+        heartbeat = Heartbeat(
             **{
                 "group_id": GROUP,
                 "member_id": self.member_id,
                 "member_epoch": self.epoch,
                 "instance_id": self.instance,
+                "makes_own_id": self.version >= 1,
                 **fields,
             }
         )
-        client = Client("reader", "/127.0.0.1", self.version)
-        return self._coordinator.groups.consumer.heartbeat(client, request)
+        return self._coordinator.groups.consumer.heartbeat(Client("reader", "/127.0.0.1"), heartbeat)
 
-    def join(self) -> ConsumerGroupHeartbeatResponse:
+    def join(self) -> HeartbeatResult:
         self.epoch, self.owned = 0, set()
         return self.beat(full=True)
 
-    def beat(self, *, full: bool = False, lose_answer: bool = False) -> ConsumerGroupHeartbeatResponse:
+    def beat(self, *, full: bool = False, lose_answer: bool = False) -> HeartbeatResult:
         """Send what a client sends, and do what it is told; what it owns it tells only when that changes."""
         fields: dict[str, Any] = {}
         if full or self._told is None:
             fields = {
                 "rebalance_timeout_ms": self.rebalance_ms,
-                "subscribed_topic_names": self.topics,
-                "subscribed_topic_regex": self.regex,
+                "topic_names": self.topics,
+                "topic_regex": self.regex,
                 "server_assignor": self.assignor,
             }
         if full or self.owned != self._told:
-            fields["topic_partitions"] = self.told_partitions
+            fields["owned"] = set(self.owned)
             self._told = set(self.owned)
         response = self.send(**fields)
         if lose_answer:
@@ -108,21 +104,10 @@ class Consumer:
             return response
         self.member_id = response.member_id or self.member_id
         self.epoch = response.member_epoch
-        self.interval_ms = response.heartbeat_interval_ms
+        self.interval_ms = response.interval_ms
         if response.assignment is not None:
-            self.owned = {
-                (topic.topic_id, index)
-                for topic in response.assignment.topic_partitions
-                for index in topic.partitions
-            }
+            self.owned = set(response.assignment)
         return response
-
-    @property
-    def told_partitions(self) -> list[TopicPartitions]:
-        by_topic: dict[bytes, list[int]] = {}
-        for topic, index in sorted(self.owned):
-            by_topic.setdefault(topic, []).append(index)
-        return [TopicPartitions(topic_id=topic, partitions=indexes) for topic, indexes in by_topic.items()]
 
     def resubscribe(self, *topics: str, regex: str | None = None) -> None:
         self.topics, self.regex = list(topics), regex

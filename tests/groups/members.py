@@ -9,17 +9,13 @@ from typing import Any, Self
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic import ClassicGroup
-from millrace.groups.classic_member import Client
+from millrace.groups.classic_requests import JoinRequest, MemberIdentity, SyncRequest, SyncResult
+from millrace.groups.group import Client
 from millrace.testing import ManualClock
 from millrace.testing.disk import FaultyDisk
 from millrace.testing.timers import ManualTimers
 from millrace.wire.codec import encode
 from millrace.wire.messages.consumer_protocol import ConsumerProtocolSubscription
-from millrace.wire.messages.heartbeat import HeartbeatRequest
-from millrace.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from millrace.wire.messages.leave_group import MemberIdentity
-from millrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from millrace.wire.messages.sync_group import SyncGroupRequestAssignment as Assignment
 
 from ..node import Node, finish
 
@@ -27,6 +23,8 @@ GROUP = "readers"
 INITIAL_DELAY_MS = 3_000
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
+# Versions of JoinGroup.
+MEMBER_ID_REQUIRED_FROM, SKIP_ASSIGNMENT_FROM = 4, 9
 
 
 def subscription(*topics: str, version: int = 0) -> bytes:
@@ -109,7 +107,7 @@ class Answer:
         assert not self.arrived
         self.arrived = True
         self.response = response
-        self._error = Error(getattr(response, "error_code", Error.NONE))
+        self._error = response.error
 
     def fail(self, error: Error) -> None:
         self.arrived = True
@@ -154,16 +152,18 @@ class Member:
         self.assignment: bytes | None = None
 
     def join(self) -> Answer:
-        request = JoinGroupRequest(
+        request = JoinRequest(
             group_id=self.group_id,
             session_timeout_ms=self.session_ms,
             rebalance_timeout_ms=self.rebalance_ms,
             member_id=self.member_id,
             group_instance_id=self.instance,
             protocol_type=self.protocol_type,
-            protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in self.offers],
+            offers=tuple(self.offers),
+            asks_for_id=self.version >= MEMBER_ID_REQUIRED_FROM,
+            can_skip_assignment=self.version >= SKIP_ASSIGNMENT_FROM,
         )
-        client = Client(self.client_id, "/127.0.0.1", self.version)
+        client = Client(self.client_id, "/127.0.0.1")
         answer = _Joined(self)
         try:
             return answer.take(self._coordinator.groups.classic.join(client, request))
@@ -185,14 +185,14 @@ class Member:
         protocol: tuple[str | None, str | None] | None = None,
     ) -> Answer:
         protocol_type, protocol_name = protocol or (None, None)
-        request = SyncGroupRequest(
+        request = SyncRequest(
             group_id=self.group_id,
-            generation_id=self.generation,
+            generation=self.generation,
             member_id=self.member_id,
             group_instance_id=self.instance,
             protocol_type=protocol_type,
-            protocol_name=protocol_name,
-            assignments=[Assignment(member_id=key, assignment=to) for key, to in (assignments or {}).items()],
+            protocol=protocol_name,
+            assignments=assignments or {},
         )
         answer = _Synced(self)
         try:
@@ -210,22 +210,17 @@ class Member:
         return b"work of " + self.member_id.encode()
 
     def heartbeat(self) -> Error:
-        request = HeartbeatRequest(
-            group_id=self.group_id,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance,
-        )
+        member = MemberIdentity(self.member_id, self.instance)
         try:
-            self._coordinator.groups.classic.heartbeat(request)
+            self._coordinator.groups.classic.heartbeat(self.group_id, member, self.generation)
         except KafkaError as error:
             return error.error
         return Error.NONE
 
     def leave(self) -> Error:
-        leaver = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance)
-        (outcome,) = self._coordinator.groups.classic.leave(self.group_id, [leaver])
-        return Error(outcome.error_code)
+        leaver = MemberIdentity(self.member_id, self.instance)
+        (error,) = self._coordinator.groups.classic.leave(self.group_id, [leaver])
+        return error
 
     def restarted(self) -> "Member":
         """The same process started anew: it knows its instance id, but not who it was."""
@@ -244,7 +239,7 @@ class _Joined(Answer):
         super().set(response)
         if self.error in (Error.NONE, Error.MEMBER_ID_REQUIRED):
             self._member.member_id = response.member_id
-            self._member.generation = response.generation_id
+            self._member.generation = response.generation
             self._member.is_leader = response.leader == response.member_id
             self._member.known = [known.member_id for known in response.members]
 
@@ -254,7 +249,7 @@ class _Synced(Answer):
         super().__init__()
         self._member = member
 
-    def set(self, response: SyncGroupResponse) -> None:
+    def set(self, response: SyncResult) -> None:
         super().set(response)
         if self.error is Error.NONE:
             self._member.assignment = response.assignment

@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from millrace.api.describe_groups import describe
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic import ClassicGroup
 from millrace.groups.group import Commit
@@ -26,13 +27,12 @@ def commit_of(member: Member, *, generation: int | None = None, transactional: b
         member_id=member.member_id,
         group_instance_id=member.instance,
         generation=member.generation if generation is None else generation,
-        api_version=9,
         is_transactional=transactional,
     )
 
 
-NOBODY = Commit("", None, -1, api_version=9)
-NOBODYS_TRANSACTION = Commit("", None, -1, api_version=3, is_transactional=True)
+NOBODY = Commit("", None, -1)
+NOBODYS_TRANSACTION = Commit("", None, -1, is_transactional=True)
 
 
 # Commits
@@ -207,7 +207,7 @@ def test_a_stable_group_shows_its_protocol_and_what_its_members_said(
 ) -> None:
     one, two = new_member(instance="one", client_id="app"), new_member()
     coordinator.stabilize(one, two)
-    described = coordinator.group.describe()
+    described = describe(coordinator.group)
     assert (described.group_state, described.protocol_type) == ("Stable", "consumer")
     assert described.protocol_data == "range"
     first, second = described.members
@@ -220,7 +220,7 @@ def test_a_stable_group_shows_its_protocol_and_what_its_members_said(
 def test_a_rebalancing_group_shows_only_its_members(coordinator: Coordinator, new_member: NewMember) -> None:
     member = new_member()
     coordinator.join_all(member)
-    described = coordinator.group.describe()
+    described = describe(coordinator.group)
     assert (described.group_state, described.protocol_data) == ("CompletingRebalance", "")
     (only,) = described.members
     assert (only.member_id, only.member_metadata, only.member_assignment) == (member.member_id, b"", b"")
@@ -230,7 +230,7 @@ def test_an_empty_group_remembers_its_type(coordinator: Coordinator, new_member:
     member = new_member()
     coordinator.stabilize(member)
     member.leave()
-    described = coordinator.group.describe()
+    described = describe(coordinator.group)
     assert (described.group_state, described.protocol_type) == ("Empty", "consumer")
     assert described.members == []
 

@@ -39,7 +39,7 @@ def test_each_round_with_a_new_member_extends_the_wait(
     assert not first.arrived
     coordinator.advance(1)
     assert first.error is second.error is Error.NONE
-    assert first.response.generation_id == second.response.generation_id == 1
+    assert first.response.generation == second.response.generation == 1
 
 
 def test_the_wait_is_never_longer_than_the_rebalance_timeout(
@@ -256,9 +256,9 @@ def test_the_leader_learns_of_everybody_and_the_others_of_nobody(
     assert leaders[0].known == [member.member_id for member in members]
     assert members[1].known == members[2].known == []
     for answer in answers:
-        assert answer.response.generation_id == 1
+        assert answer.response.generation == 1
         assert answer.response.leader == leaders[0].member_id
-        assert (answer.response.protocol_type, answer.response.protocol_name) == ("consumer", "range")
+        assert (answer.response.protocol_type, answer.response.protocol) == ("consumer", "range")
     assert {told.metadata for told in answers[0].response.members} == {subscription("orders")}
 
 
@@ -282,7 +282,7 @@ def test_the_metadata_told_is_that_of_the_chosen_protocol(
     other = new_member(assignors=["b"])
     other.enter()
     coordinator.advance(2 * INITIAL_DELAY_MS)
-    assert answer.response.protocol_name == "b"
+    assert answer.response.protocol == "b"
     assert answer.response.members[0].metadata == b"for b"
 
 
@@ -341,9 +341,9 @@ def test_a_follower_that_joins_again_unchanged_is_told_its_generation(
     coordinator.stabilize(leader, follower)
     answer = follower.join()
     assert answer.error is Error.NONE
-    assert answer.response.generation_id == 1
+    assert answer.response.generation == 1
     assert answer.response.leader == leader.member_id
-    assert answer.response.members == []
+    assert answer.response.members == ()
     assert coordinator.group.state == "Stable"
     assert follower.sync().response.assignment == follower.work
 
@@ -369,7 +369,7 @@ def test_a_member_that_missed_its_answer_gets_it_again(
     for member in leader, follower:
         answer = member.join()
         assert answer.error is Error.NONE
-        assert answer.response.generation_id == 1
+        assert answer.response.generation == 1
     assert leader.known == [leader.member_id, follower.member_id]
     assert coordinator.group.state == "CompletingRebalance"
 

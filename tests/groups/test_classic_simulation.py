@@ -49,9 +49,7 @@ class Process:
 
     def _take(self, answer: Answer) -> None:
         if answer.error is Error.NONE:
-            self.wants_sync = (
-                hasattr(answer.response, "generation_id") and not answer.response.skip_assignment
-            )
+            self.wants_sync = hasattr(answer.response, "generation") and not answer.response.skip_assignment
             if hasattr(answer.response, "assignment"):
                 self.wants_sync = False
         elif answer.error is not Error.MEMBER_ID_REQUIRED:

@@ -21,7 +21,7 @@ def test_followers_wait_for_the_leader(coordinator: Coordinator, new_member: New
     assert not waiting.arrived
     answer = leader.assign([leader, follower])
     assert answer.error is waiting.error is Error.NONE
-    assert (answer.response.protocol_type, answer.response.protocol_name) == ("consumer", "range")
+    assert (answer.response.protocol_type, answer.response.protocol) == ("consumer", "range")
 
 
 def test_a_follower_may_come_after_the_leader(coordinator: Coordinator, new_member: NewMember) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from millrace.errors import Error
-from millrace.wire.messages.consumer_group_heartbeat import TopicPartitions
 
 from .consumers import (
     ASSIGNMENT_INTERVAL_MS,
@@ -20,8 +19,8 @@ from .members import Coordinator
 
 JOIN: dict[str, Any] = {
     "rebalance_timeout_ms": 60_000,
-    "subscribed_topic_names": ["orders"],
-    "topic_partitions": [],
+    "topic_names": ["orders"],
+    "owned": set(),
 }
 
 
@@ -34,7 +33,7 @@ def test_the_first_member_gets_everything_at_once(coordinator: Coordinator) -> N
     member = Consumer(coordinator)
     response = member.join()
     assert (response.member_id, response.member_epoch) == (member.member_id, 1)
-    assert response.heartbeat_interval_ms == HEARTBEAT_MS
+    assert response.interval_ms == HEARTBEAT_MS
     assert member.indexes == [0, 1, 2, 3]
     group = group_of(coordinator)
     assert (group.state, group.epoch, group.assignment_epoch) == ("Stable", 1, 1)
@@ -104,13 +103,13 @@ def test_a_full_heartbeat_is_answered_with_the_assignment(coordinator: Coordinat
         ({"instance_id": ""}, "InstanceId can't be empty."),
         ({"rack_id": ""}, "RackId can't be empty."),
         ({"rebalance_timeout_ms": -1}, "RebalanceTimeoutMs must be provided in first request."),
-        ({"topic_partitions": None}, "TopicPartitions must be empty when (re-)joining."),
+        ({"owned": None}, "TopicPartitions must be empty when (re-)joining."),
         (
-            {"topic_partitions": [TopicPartitions(topic_id=bytes(16), partitions=[0])]},
+            {"owned": {(bytes(16), 0)}},
             "TopicPartitions must be empty when (re-)joining.",
         ),
         (
-            {"subscribed_topic_names": None},
+            {"topic_names": None},
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
         ),
         ({"member_epoch": -2}, "InstanceId can't be null."),
@@ -192,7 +191,7 @@ def test_with_what_it_was_not_given_it_is_fenced_even_then(coordinator: Coordina
     first.join()
     second.join()
     settle(coordinator, first, second)
-    foreign = first.told_partitions
+    foreign = set(first.owned)
     second.leave()
     again = Consumer(coordinator)
     again.join()
@@ -201,8 +200,8 @@ def test_with_what_it_was_not_given_it_is_fenced_even_then(coordinator: Coordina
     coordinator.advance(ASSIGNMENT_INTERVAL_MS)
     before = again.epoch
     again.beat(lose_answer=True)
-    foreign[0].partitions = [*foreign[0].partitions, 99]
-    assert again.error(member_epoch=before, topic_partitions=foreign).error is Error.FENCED_MEMBER_EPOCH
+    foreign.add((topic_id(coordinator), 99))
+    assert again.error(member_epoch=before, owned=foreign).error is Error.FENCED_MEMBER_EPOCH
 
 
 @pytest.mark.parametrize("coordinator", [{"group.consumer.max.size": "1"}], indirect=True)

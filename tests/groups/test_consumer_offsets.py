@@ -24,7 +24,7 @@ def commit(
     version: int = 9,
     is_transactional: bool = False,
 ) -> Error:
-    by = Commit(member_id, None, epoch, version, is_transactional)
+    by = Commit(member_id, None, epoch, version >= 9, is_transactional)
     offset = CommittedOffset(7, -1, "", coordinator.clock.now_ms())
     try:
         coordinator.groups.commit("readers", by, [(("orders", index), offset)])

@@ -56,9 +56,9 @@ def test_a_member_that_still_owns_them_has_not_given_them_up(coordinator: Coordi
     first.join()
     coordinator.advance(ASSIGNMENT_INTERVAL_MS)
     second.join()
-    everything = first.told_partitions
+    everything = set(first.owned)
     first.beat()
-    first.send(topic_partitions=everything)
+    first.send(owned=everything)
     first.send()
     assert state_of(coordinator, first) is MemberState.UNREVOKED_PARTITIONS
     assert second.beat().assignment is None
@@ -136,9 +136,7 @@ def test_an_append_that_fails_changes_nothing(coordinator: Coordinator) -> None:
     coordinator.advance(ASSIGNMENT_INTERVAL_MS)
     coordinator.disk.fail_next_write()
     assert (
-        second.error(
-            rebalance_timeout_ms=REBALANCE_MS, subscribed_topic_names=["orders"], topic_partitions=[]
-        ).error
+        second.error(rebalance_timeout_ms=REBALANCE_MS, topic_names=["orders"], owned=set()).error
         is Error.NOT_COORDINATOR
     )
     group = group_of(coordinator)

@@ -67,9 +67,7 @@ def test_a_second_process_of_the_same_instance_is_refused(
 ) -> None:
     static, _ = pair
     twin = static.restarted()
-    error = twin.error(
-        member_epoch=0, rebalance_timeout_ms=1000, subscribed_topic_names=["orders"], topic_partitions=[]
-    )
+    error = twin.error(member_epoch=0, rebalance_timeout_ms=1000, topic_names=["orders"], owned=set())
     assert error.error is Error.UNRELEASED_INSTANCE_ID
     static.beat()
 

@@ -150,9 +150,9 @@ def test_what_re2_does_not_understand_is_refused(coordinator: Coordinator, regex
     member = Consumer(coordinator, regex=regex)
     error = member.error(
         rebalance_timeout_ms=1000,
-        subscribed_topic_names=[],
-        subscribed_topic_regex=regex,
-        topic_partitions=[],
+        topic_names=[],
+        topic_regex=regex,
+        owned=set(),
     )
     assert error.error is Error.INVALID_REGULAR_EXPRESSION
     assert f"SubscribedTopicRegex `{regex}` is not a valid regular expression" in str(error.message)

@@ -262,9 +262,7 @@ def test_a_group_that_is_rebalancing_starts_over(coordinator: Coordinator) -> No
 def test_a_group_that_may_not_be_turned(
     coordinator: Coordinator, classics: list[ClassicConsumer], text: str
 ) -> None:
-    error = Consumer(coordinator).error(
-        rebalance_timeout_ms=1000, subscribed_topic_names=["orders"], topic_partitions=[]
-    )
+    error = Consumer(coordinator).error(rebalance_timeout_ms=1000, topic_names=["orders"], owned=set())
     assert error.error is Error.GROUP_ID_NOT_FOUND
     assert text in str(error.message)
     assert coordinator.group.state == "Stable"
@@ -283,7 +281,7 @@ def test_what_a_standard_assignor_adds_is_no_hindrance(coordinator: Coordinator)
 def test_groups_of_other_types_and_assignors_stay_as_they_are(coordinator: Coordinator) -> None:
     worker = Member(coordinator, protocol_type="connect")
     coordinator.stabilize(worker)
-    join = {"rebalance_timeout_ms": 1000, "subscribed_topic_names": ["orders"], "topic_partitions": []}
+    join = {"rebalance_timeout_ms": 1000, "topic_names": ["orders"], "owned": set()}
     error = Consumer(coordinator).error(**join)
     assert "does not use the consumer embedded protocol" in str(error.message)
     worker.leave()

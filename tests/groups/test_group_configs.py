@@ -32,11 +32,11 @@ def is_member(coordinator: Coordinator, member: Consumer) -> bool:
 
 def test_members_are_told_the_heartbeat_interval_of_their_group(coordinator: Coordinator) -> None:
     member = Consumer(coordinator)
-    assert member.join().heartbeat_interval_ms == HEARTBEAT_MS
+    assert member.join().interval_ms == HEARTBEAT_MS
     configure(coordinator, consumer_heartbeat_interval_ms=LONGER_HEARTBEAT_MS)
-    assert member.send().heartbeat_interval_ms == LONGER_HEARTBEAT_MS
+    assert member.send().interval_ms == LONGER_HEARTBEAT_MS
     configure(coordinator)
-    assert member.send().heartbeat_interval_ms == HEARTBEAT_MS
+    assert member.send().interval_ms == HEARTBEAT_MS
 
 
 def test_a_member_may_be_silent_for_the_session_timeout_of_its_group(coordinator: Coordinator) -> None:
@@ -60,7 +60,7 @@ def test_a_new_session_timeout_holds_from_the_next_heartbeat_on(coordinator: Coo
 
 def test_the_configs_of_another_group_do_not_matter(coordinator: Coordinator) -> None:
     configure(coordinator, "others", consumer_heartbeat_interval_ms=LONGER_HEARTBEAT_MS)
-    assert Consumer(coordinator).join().heartbeat_interval_ms == HEARTBEAT_MS
+    assert Consumer(coordinator).join().interval_ms == HEARTBEAT_MS
 
 
 def test_a_group_keeps_its_assignment_for_its_own_interval(coordinator: Coordinator) -> None:

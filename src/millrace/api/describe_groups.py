@@ -12,6 +12,7 @@ from millrace.security.operations import ALL_ON_GROUP
 from millrace.steps import Steps, each
 from millrace.wire.messages.describe_groups import (
     DescribedGroup,
+    DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
@@ -20,27 +21,49 @@ NOT_FOUND_FROM = 6
 
 
 def handle(ctx: Context, request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
-    def describe(group_id: str) -> DescribedGroup:
-        described = _describe(ctx, group_id)
+    def describe_one(group_id: str) -> DescribedGroup:
+        described = _find_and_describe(ctx, group_id)
         if request.include_authorized_operations and not described.error_code:
             described.authorized_operations = ALL_ON_GROUP
         return described
 
     # A group that is named twice is described once: its description may be long.
-    groups = yield from each(dict.fromkeys(request.groups), describe)
+    groups = yield from each(dict.fromkeys(request.groups), describe_one)
     return DescribeGroupsResponse(groups=groups)
 
 
-def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+def _find_and_describe(ctx: Context, group_id: str) -> DescribedGroup:
     try:
         group = ctx.groups.get(group_id)
         if isinstance(group, ClassicGroup):
-            return group.describe()
+            return describe(group)
         if group.kind == "classic":
             return DescribedGroup(group_id=group_id, group_state=group.state)
         raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
     except KafkaError as error:
         return _missing(ctx, group_id, error)
+
+
+def describe(group: ClassicGroup) -> DescribedGroup:
+    """A classic group as tools see it; members have metadata once they have settled on a protocol."""
+    protocol = group.settled_protocol
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=protocol or "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(protocol) or b"",
+                member_assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
+    )
 
 
 def _missing(ctx: Context, group_id: str, error: KafkaError) -> DescribedGroup:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
+from millrace.groups.classic_requests import MemberIdentity
 from millrace.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
     try:
-        ctx.groups.classic.heartbeat(request)
+        member = MemberIdentity(request.member_id, request.group_instance_id)
+        ctx.groups.classic.heartbeat(request.group_id, member, request.generation_id)
     except KafkaError as error:
-        # A member of a group that is still being read back has no reason to worry.
+        # While the group is loaded its members need not join again.
         if error.error is not Error.COORDINATOR_LOAD_IN_PROGRESS:
             raise
     return HeartbeatResponse()

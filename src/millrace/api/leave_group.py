@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from millrace.api.context import Context
+from millrace.groups.classic_requests import MemberIdentity
 from millrace.steps import Steps, slices
-from millrace.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from millrace.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 SEVERAL_MEMBERS_FROM = 3
 
 
 def handle(ctx: Context, request: LeaveGroupRequest) -> Steps[LeaveGroupResponse]:
-    if ctx.api_version >= SEVERAL_MEMBERS_FROM:
-        response = LeaveGroupResponse()
-        for members in slices(request.members):
-            response.members += ctx.groups.classic.leave(request.group_id, members)
-            yield
-        return response
-    (outcome,) = ctx.groups.classic.leave(request.group_id, [MemberIdentity(member_id=request.member_id)])
-    return LeaveGroupResponse(error_code=outcome.error_code)
+    classic = ctx.groups.classic
+    if ctx.api_version < SEVERAL_MEMBERS_FROM:
+        (error,) = classic.leave(request.group_id, [MemberIdentity(request.member_id)])
+        return LeaveGroupResponse(error_code=error)
+    response = LeaveGroupResponse()
+    for members in slices(request.members):
+        leavers = [MemberIdentity(member.member_id, member.group_instance_id) for member in members]
+        outcomes = classic.leave(request.group_id, leavers)
+        response.members += [
+            MemberResponse(*leaver, error) for leaver, error in zip(leavers, outcomes, strict=True)
+        ]
+        yield
+    return response

@@ -16,6 +16,7 @@ from millrace.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
+MEMBER_EPOCHS_FROM = 9
 TOPIC_IDS_FROM = 10
 MAX_TIME_MS = 2**63 - 1
 
@@ -38,7 +39,7 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> Steps[OffsetCommitResp
         request.member_id,
         request.group_instance_id,
         request.generation_id_or_member_epoch,
-        ctx.api_version,
+        knows_epochs=ctx.api_version >= MEMBER_EPOCHS_FROM,
     )
     try:
         ctx.groups.commit(request.group_id, by, accepted.items())

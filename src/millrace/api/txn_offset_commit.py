@@ -34,7 +34,6 @@ def handle(ctx: Context, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetComm
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         generation=request.generation_id,
-        api_version=ctx.api_version,
         is_transactional=True,
     )
     try:

@@ -15,15 +15,13 @@ from enum import StrEnum
 from millrace.coordinator.records import Origin, StateRecord
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
-from millrace.groups.classic_member import NO_ASSIGNMENT, Member, Offers
+from millrace.groups.classic_member import NO_ASSIGNMENT, Member
+from millrace.groups.classic_requests import JoinResult, Offers, SyncResult
 from millrace.groups.group import CONSUMER_PROTOCOL_TYPE, Commit, Group
 from millrace.groups.shard import GroupShard, replays
 from millrace.wire.codec import decode
 from millrace.wire.messages.consumer_protocol import ConsumerProtocolSubscription
-from millrace.wire.messages.describe_groups import DescribedGroup
 from millrace.wire.messages.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from millrace.wire.messages.join_group import JoinGroupResponse
-from millrace.wire.messages.sync_group import SyncGroupResponse
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +66,8 @@ class ClassicGroup(Group):
         # Only in memory: a rebalance under way.
         self.pending: set[str] = set()
         """Ids handed out to members that are to join with them (KIP-394)."""
-        self.parked_joins: dict[str, Deferred[JoinGroupResponse]] = {}
-        self.parked_syncs: dict[str, Deferred[SyncGroupResponse]] = {}
+        self.parked_joins: dict[str, Deferred[JoinResult]] = {}
+        self.parked_syncs: dict[str, Deferred[SyncResult]] = {}
         self.unsynced: set[str] = set()
         """Members of this generation that have not asked for their assignment yet."""
         self.is_initial_rebalance = False
@@ -135,16 +133,10 @@ class ClassicGroup(Group):
     def tombstones(self) -> list[StateRecord]:
         return [StateRecord(GroupMetadataKey(group=self.group_id), None)]
 
-    def describe(self) -> DescribedGroup:
-        """The group as DescribeGroups shows it: only a stable one has settled on a protocol."""
-        settled = self.protocol if self._state is State.STABLE else None
-        return DescribedGroup(
-            group_id=self.group_id,
-            group_state=self._state,
-            protocol_type=self._protocol_type,
-            protocol_data=settled or "",
-            members=[member.describe(settled) for member in self.members.values()],
-        )
+    @property
+    def settled_protocol(self) -> str | None:
+        """The protocol of a stable group; None while its members have not settled on one."""
+        return self.protocol if self._state is State.STABLE else None
 
     # Members
 
@@ -283,22 +275,22 @@ class ClassicGroup(Group):
         metadata = member.metadata(self.protocol) or b""
         return decode(ConsumerProtocolSubscription, 0, metadata, SUBSCRIPTION_POSITION)[0].topics
 
-    def joined_response(self, member_id: str) -> JoinGroupResponse:
-        """What a member is told of its generation; the leader also whom it has to provide for."""
-        is_leader = member_id == self.leader
-        return JoinGroupResponse(
-            generation_id=self.generation,
-            protocol_type=self._protocol_type,
-            protocol_name=self.protocol,
-            leader=self.leader or "",
+    def joined(self, member_id: str) -> JoinResult:
+        """The result of a join to this generation. The leader gets the members to assign work to."""
+        members = self.members.values() if member_id == self.leader else ()
+        return JoinResult(
             member_id=member_id,
-            members=[member.joined(self.protocol) for member in self.members.values()] if is_leader else [],
+            generation=self.generation,
+            protocol_type=self._protocol_type,
+            protocol=self.protocol,
+            leader=self.leader or "",
+            members=tuple(member.joined(self.protocol) for member in members),
         )
 
-    def synced_response(self, member_id: str) -> SyncGroupResponse:
-        return SyncGroupResponse(
+    def synced(self, member_id: str) -> SyncResult:
+        return SyncResult(
             protocol_type=self._protocol_type,
-            protocol_name=self.protocol,
+            protocol=self.protocol,
             assignment=self.members[member_id].assignment,
         )
 

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
-from millrace.wire.messages.describe_groups import DescribedGroupMember
+from millrace.groups.classic_requests import JoinedMember, Offers
 from millrace.wire.messages.group_records import MemberMetadata
-from millrace.wire.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponseMember
 
 NO_ASSIGNMENT = b""
 # Records of old brokers have no rebalance timeout.
 NO_REBALANCE_TIMEOUT = -1
-
-Offers = tuple[tuple[str, bytes], ...]
-"""The protocols (consumers: assignors) a member speaks, its favourite first, with its metadata for each."""
-
-
-def offers_of(protocols: Iterable[JoinGroupRequestProtocol]) -> Offers:
-    # A name that comes twice counts once: each member has one voice.
-    return tuple({protocol.name: protocol.metadata for protocol in protocols}.items())
-
-
-class Client(NamedTuple):
-    """Who sends a request, and in which version of it."""
-
-    client_id: str
-    host: str
-    api_version: int
 
 
 @dataclass(slots=True)
@@ -79,21 +62,6 @@ class Member:
         """Its favourite among protocols that everybody speaks."""
         return next(name for name, _ in self.offers if name in candidates)
 
-    def joined(self, protocol: str | None) -> JoinGroupResponseMember:
-        """The member as the leader is told of it."""
-        return JoinGroupResponseMember(
-            member_id=self.member_id,
-            group_instance_id=self.group_instance_id,
-            metadata=self.metadata(protocol) or b"",
-        )
-
-    def describe(self, protocol: str | None = None) -> DescribedGroupMember:
-        """The member as tools see it; its metadata only under a protocol."""
-        return DescribedGroupMember(
-            member_id=self.member_id,
-            group_instance_id=self.group_instance_id,
-            client_id=self.client_id,
-            client_host=self.client_host,
-            member_metadata=self.metadata(protocol) or b"",
-            member_assignment=self.assignment,
-        )
+    def joined(self, protocol: str | None) -> JoinedMember:
+        """The member as the leader learns of it."""
+        return JoinedMember(self.member_id, self.group_instance_id, self.metadata(protocol) or b"")

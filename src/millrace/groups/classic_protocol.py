@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from millrace.clock import Clock
@@ -12,34 +14,32 @@ from millrace.coordinator.runtime import Runtime
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic import ClassicGroup, State, new_group_record
-from millrace.groups.classic_member import Client, Member, offers_of
+from millrace.groups.classic_member import Member
 from millrace.groups.classic_rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalances
-from millrace.groups.group import Group
+from millrace.groups.classic_requests import (
+    Join,
+    JoinRequest,
+    JoinResult,
+    MemberIdentity,
+    Sync,
+    SyncRequest,
+    SyncResult,
+)
+from millrace.groups.group import Client, Group
 from millrace.groups.shard import GroupShard
 from millrace.timers import Timers
-from millrace.wire.messages.heartbeat import HeartbeatRequest
-from millrace.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from millrace.wire.messages.leave_group import MemberIdentity, MemberResponse
-from millrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-
-# Versions of JoinGroup: clients that first ask for an id, and leaders that can be told to assign nothing.
-MEMBER_ID_REQUIRED_FROM = 4
-SKIP_ASSIGNMENT_FROM = 9
-
-Join = JoinGroupResponse | Deferred[JoinGroupResponse]
-Sync = SyncGroupResponse | Deferred[SyncGroupResponse]
 
 
 class OtherProtocol(Protocol):
     """Answers classic members of a group that has gone over to another protocol."""
 
-    def join(self, group: Group, client: Client, request: JoinGroupRequest) -> Join: ...
+    def join(self, group: Group, client: Client, request: JoinRequest) -> Join: ...
 
-    def sync(self, group: Group, request: SyncGroupRequest) -> Sync: ...
+    def sync(self, group: Group, request: SyncRequest) -> Sync: ...
 
-    def heartbeat(self, group: Group, request: HeartbeatRequest) -> None: ...
+    def heartbeat(self, group: Group, member: MemberIdentity, generation: int) -> None: ...
 
-    def leave(self, group: Group, leavers: list[MemberIdentity]) -> list[MemberResponse]: ...
+    def leave(self, group: Group, leavers: Sequence[MemberIdentity]) -> list[Error]: ...
 
 
 class ClassicProtocol:
@@ -71,7 +71,7 @@ class ClassicProtocol:
 
     # Joining
 
-    def join(self, client: Client, request: JoinGroupRequest) -> Join:
+    def join(self, client: Client, request: JoinRequest) -> Join:
         """Join a group, or its next generation; who is told KafkaError did not."""
         self._check_group_id(request.group_id)
         timeout_ms = request.session_timeout_ms
@@ -86,7 +86,7 @@ class ClassicProtocol:
                 raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
             return self.other_protocol.join(group, client, request)
 
-    def _group_to_join(self, request: JoinGroupRequest) -> Group:
+    def _group_to_join(self, request: JoinRequest) -> Group:
         """The group, which a first member brings into being; one of another type that is empty gives way."""
         group_id = request.group_id
         group = self._find(group_id)
@@ -102,23 +102,23 @@ class ClassicProtocol:
 
         return self._runtime.write(group_id, create).groups[group_id]
 
-    def _join(self, group: ClassicGroup, client: Client, request: JoinGroupRequest) -> Join:
+    def _join(self, group: ClassicGroup, client: Client, request: JoinRequest) -> Join:
         if not self._has_room(group, request.member_id):
             self._turn_away(group, request.member_id)
-            return JoinGroupResponse(error_code=Error.GROUP_MAX_SIZE_REACHED)
-        if not group.supports(request.protocol_type, offers_of(request.protocols)):
+            return JoinResult(Error.GROUP_MAX_SIZE_REACHED)
+        if not group.supports(request.protocol_type, request.offers):
             raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
         if request.member_id:
             return self._join_with_id(group, client, request)
         if request.group_instance_id is not None:
             return self._join_static(group, client, request, request.group_instance_id)
         member_id = new_member_id(client.client_id)
-        if client.api_version < MEMBER_ID_REQUIRED_FROM:
+        if not request.asks_for_id:
             return self._add(group, client, request, member_id)
         # A client that lost the answer to its first join would otherwise leave a member behind.
         group.pending.add(member_id)
         self.rebalances.expect(group, member_id, request.session_timeout_ms)
-        return JoinGroupResponse(error_code=Error.MEMBER_ID_REQUIRED, member_id=member_id)
+        return JoinResult(Error.MEMBER_ID_REQUIRED, member_id)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         if group.state is State.EMPTY:
@@ -133,7 +133,7 @@ class ClassicProtocol:
         self.rebalances.end_session(group, member_id)
         self.rebalances.complete_if_due(group)
 
-    def _join_with_id(self, group: ClassicGroup, client: Client, request: JoinGroupRequest) -> Join:
+    def _join_with_id(self, group: ClassicGroup, client: Client, request: JoinRequest) -> Join:
         member_id = request.member_id
         if member_id in group.pending:
             if request.group_instance_id is not None:
@@ -142,20 +142,20 @@ class ClassicProtocol:
         group.validate_member(member_id, request.group_instance_id)
         member = group.members[member_id]
         if self._is_up_to_date(group, member, request):
-            return group.joined_response(member_id)
+            return group.joined(member_id)
         self._update(group, member, request)
         return self._park(group, member_id, f"member {member_id} joins again: {_reason(request.reason)}")
 
-    def _is_up_to_date(self, group: ClassicGroup, member: Member, request: JoinGroupRequest) -> bool:
+    def _is_up_to_date(self, group: ClassicGroup, member: Member, request: JoinRequest) -> bool:
         """Whether a member only missed what it was told, or wants nothing but its assignment."""
-        if member.offers != offers_of(request.protocols):
+        if member.offers != request.offers:
             return False
         if group.state is State.STABLE:
             # A leader that joins knows of something to assign anew, such as partitions.
             return member.member_id != group.leader
         return group.state is State.COMPLETING_REBALANCE
 
-    def _add(self, group: ClassicGroup, client: Client, request: JoinGroupRequest, member_id: str) -> Join:
+    def _add(self, group: ClassicGroup, client: Client, request: JoinRequest, member_id: str) -> Join:
         member = Member(
             member_id=member_id,
             group_instance_id=request.group_instance_id,
@@ -163,7 +163,7 @@ class ClassicProtocol:
             client_host=client.host,
             rebalance_timeout_ms=request.rebalance_timeout_ms,
             session_timeout_ms=request.session_timeout_ms,
-            offers=offers_of(request.protocols),
+            offers=request.offers,
             is_new=True,
         )
         group.grew = True
@@ -171,9 +171,9 @@ class ClassicProtocol:
         self.rebalances.extend_session(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
         return self._park(group, member_id, f"member {member_id} joins: {_reason(request.reason)}")
 
-    def _park(self, group: ClassicGroup, member_id: str, reason: str) -> Deferred[JoinGroupResponse]:
+    def _park(self, group: ClassicGroup, member_id: str, reason: str) -> Deferred[JoinResult]:
         """The answer comes when the joining ends, which may be now."""
-        parked: Deferred[JoinGroupResponse] = Deferred()
+        parked: Deferred[JoinResult] = Deferred()
         group.parked_joins[member_id] = parked
         self.rebalances.prepare_or_complete(group, reason)
         return parked
@@ -181,7 +181,7 @@ class ClassicProtocol:
     # Joining as a static member
 
     def _join_static(
-        self, group: ClassicGroup, client: Client, request: JoinGroupRequest, group_instance_id: str
+        self, group: ClassicGroup, client: Client, request: JoinRequest, group_instance_id: str
     ) -> Join:
         """Somebody without an id takes the place of whoever had its instance id before."""
         member_id = new_member_id(group_instance_id)
@@ -200,109 +200,100 @@ class ClassicProtocol:
         except KafkaError as error:
             group.update(member, *before)
             self._replace(group, member, old_id)
-            response = group.joined_response("")
-            response.error_code, response.leader = error.error, old_leader or ""
-            return response
-        response = group.joined_response(member_id)
-        if client.api_version >= SKIP_ASSIGNMENT_FROM:
-            response.skip_assignment = member_id == group.leader
-        else:
-            # A leader that cannot be told to assign nothing takes itself for a follower.
-            response.leader, response.members = old_leader or "", []
-        return response
+            return replace(group.joined(""), error=error.error, leader=old_leader or "")
+        joined = group.joined(member_id)
+        if request.can_skip_assignment:
+            return replace(joined, skip_assignment=member_id == group.leader)
+        # A leader that does not know `skip_assignment` takes itself for a follower.
+        return replace(joined, leader=old_leader or "", members=())
 
     def _replace(self, group: ClassicGroup, member: Member, member_id: str) -> None:
         replies, old_id = self.rebalances.replies, member.member_id
         waiting = group.parked_joins.pop(old_id, None)
         if waiting is not None:
-            replies.add(waiting, JoinGroupResponse(error_code=Error.FENCED_INSTANCE_ID, member_id=old_id))
+            replies.add(waiting, JoinResult(Error.FENCED_INSTANCE_ID, old_id))
         parked = group.parked_syncs.pop(old_id, None)
         if parked is not None:
-            replies.add(parked, SyncGroupResponse(error_code=Error.FENCED_INSTANCE_ID))
+            replies.add(parked, SyncResult(Error.FENCED_INSTANCE_ID))
         self.rebalances.end_session(group, old_id)
         group.rename(member, member_id)
         self.rebalances.extend_session(group, member)
 
-    def _update(self, group: ClassicGroup, member: Member, request: JoinGroupRequest) -> None:
-        group.update(
-            member, offers_of(request.protocols), request.rebalance_timeout_ms, request.session_timeout_ms
-        )
+    def _update(self, group: ClassicGroup, member: Member, request: JoinRequest) -> None:
+        group.update(member, request.offers, request.rebalance_timeout_ms, request.session_timeout_ms)
 
     # Syncing
 
-    def sync(self, request: SyncGroupRequest) -> Sync:
+    def sync(self, request: SyncRequest) -> Sync:
         """Bring the leader's assignments, and get one's own when they are there."""
         group = self._group_of_member(request.group_id)
         if not isinstance(group, ClassicGroup):
             return self._other_protocol().sync(group, request)
         group.validate_member(request.member_id, request.group_instance_id)
-        if request.generation_id != group.generation:
+        if request.generation != group.generation:
             raise KafkaError(Error.ILLEGAL_GENERATION)
-        if _differ(request.protocol_type, group.protocol_type) or _differ(
-            request.protocol_name, group.protocol
-        ):
+        if _differ(request.protocol_type, group.protocol_type) or _differ(request.protocol, group.protocol):
             raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
         if group.state is State.PREPARING_REBALANCE:
             raise KafkaError(Error.REBALANCE_IN_PROGRESS)
         with self.rebalances.replies:
             return self._sync(group, request)
 
-    def _sync(self, group: ClassicGroup, request: SyncGroupRequest) -> Sync:
+    def _sync(self, group: ClassicGroup, request: SyncRequest) -> Sync:
         self.rebalances.note_sync(group, request.member_id)
         if group.state is State.STABLE:
-            return group.synced_response(request.member_id)
+            return group.synced(request.member_id)
         parked = group.parked_syncs[request.member_id] = Deferred()
         if request.member_id == group.leader:
-            assignments = {assigned.member_id: assigned.assignment for assigned in request.assignments}
-            self.rebalances.settle(group, assignments)
+            self.rebalances.settle(group, request.assignments)
         return parked
 
     # Heartbeats
 
-    def heartbeat(self, request: HeartbeatRequest) -> None:
-        """A member is alive; KafkaError tells it what to do."""
-        self._check_group_id(request.group_id)
-        group = self._find(request.group_id)
+    def heartbeat(self, group_id: str, member: MemberIdentity, generation: int) -> None:
+        """Extend the session of a member; raises KafkaError if it has to join again."""
+        self._check_group_id(group_id)
+        group = self._find(group_id)
         if group is None:
             raise KafkaError(Error.UNKNOWN_MEMBER_ID)
         if not isinstance(group, ClassicGroup):
-            self._other_protocol().heartbeat(group, request)
+            self._other_protocol().heartbeat(group, member, generation)
             return
-        group.validate_member(request.member_id, request.group_instance_id)
-        if request.generation_id != group.generation:
+        group.validate_member(*member)
+        if generation != group.generation:
             raise KafkaError(Error.ILLEGAL_GENERATION)
-        self.rebalances.extend_session(group, group.members[request.member_id])
+        self.rebalances.extend_session(group, group.members[member.member_id])
         if group.state is State.PREPARING_REBALANCE:
             raise KafkaError(Error.REBALANCE_IN_PROGRESS)
 
     # Leaving
 
-    def leave(self, group_id: str, leavers: list[MemberIdentity]) -> list[MemberResponse]:
-        """Take members out of a group, each with its own outcome."""
+    def leave(self, group_id: str, leavers: Sequence[MemberIdentity]) -> list[Error]:
+        """Take members out of a group; the outcome of each."""
         self._check_group_id(group_id)
         group = self._find(group_id)
         if group is None:
-            return [_outcome(leaver, Error.UNKNOWN_MEMBER_ID) for leaver in leavers]
+            return [Error.UNKNOWN_MEMBER_ID] * len(leavers)
         if not isinstance(group, ClassicGroup):
             return self._other_protocol().leave(group, leavers)
         with self.rebalances.replies:
             outcomes = [self._leave(group, leaver) for leaver in leavers]
-            if any(outcome.error_code == Error.NONE for outcome in outcomes) and not group.is_empty:
+            if Error.NONE in outcomes and not group.is_empty:
                 self.rebalances.prepare_or_complete(group, "members have left")
             return outcomes
 
-    def _leave(self, group: ClassicGroup, leaver: MemberIdentity) -> MemberResponse:
+    def _leave(self, group: ClassicGroup, leaver: MemberIdentity) -> Error:
         if leaver.member_id in group.pending:
             self.rebalances.drop_pending(group, leaver.member_id)
-            return _outcome(leaver, Error.NONE)
+            return Error.NONE
         try:
             # An administrator removes a static member by its instance id alone.
             member_id = leaver.member_id or group.static_member_id(leaver.group_instance_id) or ""
             group.validate_member(member_id, leaver.group_instance_id)
         except KafkaError as error:
-            return _outcome(leaver, error.error)
+            return error.error
         self.rebalances.dismiss(group, group.members[member_id])
-        return _outcome(leaver, Error.NONE)
+        return Error.NONE
 
     # Finding
 
@@ -333,12 +324,6 @@ def new_member_id(prefix: str) -> str:
 def _differ(asked: str | None, chosen: str | None) -> bool:
     """Old clients do not say what they take for the group's protocol."""
     return asked is not None and chosen is not None and asked != chosen
-
-
-def _outcome(leaver: MemberIdentity, error: Error) -> MemberResponse:
-    return MemberResponse(
-        member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=error
-    )
 
 
 def _reason(reason: str | None) -> str:

@@ -12,11 +12,10 @@ from millrace.coordinator.runtime import Runtime
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic import ClassicGroup, State
 from millrace.groups.classic_member import NO_ASSIGNMENT, Member
+from millrace.groups.classic_requests import JoinResult, SyncResult
 from millrace.groups.replies import Replies
 from millrace.groups.shard import GroupShard
 from millrace.timers import Timers
-from millrace.wire.messages.join_group import JoinGroupResponse
-from millrace.wire.messages.sync_group import SyncGroupResponse
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +105,7 @@ class Rebalances:
         for member in group.members.values():
             parked = group.parked_joins.pop(member.member_id, None)
             if parked is not None:
-                self.replies.add(parked, group.joined_response(member.member_id))
+                self.replies.add(parked, group.joined(member.member_id))
             self.extend_session(group, member)
             member.is_new = False
         self._later(_sync_key(group), group.rebalance_timeout_ms, lambda: self._expire_syncs(group))
@@ -159,7 +158,7 @@ class Rebalances:
 
     def _answer_syncs(self, group: ClassicGroup, error: Error) -> None:
         for member_id, parked in group.parked_syncs.items():
-            response = SyncGroupResponse(error_code=error) if error else group.synced_response(member_id)
+            response = SyncResult(error) if error else group.synced(member_id)
             self.replies.add(parked, response)
             # Its session may have run out while it was waiting, which did not count.
             self.extend_session(group, group.members[member_id])
@@ -223,19 +222,19 @@ class Rebalances:
         """Take a member out; what it is waiting with is answered so that, if alive, it joins afresh."""
         waiting = group.parked_joins.get(member.member_id)
         if waiting is not None:
-            self.replies.add(waiting, JoinGroupResponse(error_code=Error.UNKNOWN_MEMBER_ID))
+            self.replies.add(waiting, JoinResult(Error.UNKNOWN_MEMBER_ID))
         parked = group.parked_syncs.get(member.member_id)
         if parked is not None:
-            self.replies.add(parked, SyncGroupResponse(error_code=Error.UNKNOWN_MEMBER_ID))
+            self.replies.add(parked, SyncResult(Error.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
         self.end_session(group, member.member_id)
 
     def abandon(self, group: ClassicGroup, error: Error) -> None:
         """Answer everybody who waits, and let all timers go: the group ends, or changes its protocol."""
         for member_id, waiting in group.parked_joins.items():
-            self.replies.add(waiting, JoinGroupResponse(error_code=error, member_id=member_id))
+            self.replies.add(waiting, JoinResult(error, member_id))
         for parked in group.parked_syncs.values():
-            self.replies.add(parked, SyncGroupResponse(error_code=error))
+            self.replies.add(parked, SyncResult(error))
         group.parked_joins.clear()
         group.parked_syncs.clear()
         for member_id in (*group.members, *group.pending):

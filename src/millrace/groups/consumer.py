@@ -34,8 +34,6 @@ from millrace.wire.messages.consumer_group_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
-# The version of OffsetCommit that carries epochs.
-MEMBER_EPOCHS_FROM = 9
 NO_HASH = 0
 
 
@@ -119,7 +117,7 @@ class ConsumerGroup(Group):
         if commit.is_transactional and is_anonymous:
             return
         member = self.member(commit.member_id)
-        if not commit.is_transactional and member.classic is None and commit.api_version < MEMBER_EPOCHS_FROM:
+        if not commit.is_transactional and member.classic is None and not commit.knows_epochs:
             raise KafkaError(
                 Error.UNSUPPORTED_VERSION,
                 "OffsetCommit version 9 or above must be used by members using the consumer group protocol",

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 from millrace.coordinator.records import StateRecord
 from millrace.groups.assignors.spec import Partition
-from millrace.groups.classic_member import Offers
+from millrace.groups.classic_requests import Offers
 from millrace.wire.messages.consumer_group_records import (
     ClassicMemberMetadata,
     ClassicProtocol,

@@ -16,7 +16,6 @@ from millrace.errors import Error, KafkaError
 from millrace.groups.assignors import ASSIGNORS
 from millrace.groups.assignors.spec import Assign
 from millrace.groups.classic import ClassicGroup
-from millrace.groups.classic_member import Client
 from millrace.groups.classic_protocol import ClassicProtocol
 from millrace.groups.consumer import ConsumerGroup, ResolvedRegex
 from millrace.groups.consumer_member import (
@@ -26,24 +25,17 @@ from millrace.groups.consumer_member import (
     NO_TIMEOUT,
     ConsumerMember,
     MemberState,
-    by_topic,
 )
-from millrace.groups.consumer_request import check_epoch, check_request, owned_partitions
+from millrace.groups.consumer_request import Heartbeat, HeartbeatResult, check_epoch, check_heartbeat
 from millrace.groups.consumer_sessions import GroupConfigOf, Sessions
 from millrace.groups.draft import Draft
-from millrace.groups.group import Topics
+from millrace.groups.group import Client, Topics
 from millrace.groups.reconciliation import Owned, Target, reconcile
 from millrace.groups.shard import GroupShard
 from millrace.groups.subscriptions import RegexChange, change_of, match, needs_resolving
 from millrace.groups.upgrade import can_downgrade, downgrade, upgrade
 from millrace.timers import Timers
 from millrace.wire.codec import MalformedMessage
-from millrace.wire.messages.consumer_group_heartbeat import (
-    Assignment,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
-)
 from millrace.wire.schema import uuid_to_text
 
 logger = logging.getLogger(__name__)
@@ -88,46 +80,43 @@ class ConsumerProtocol:
 
     # Heartbeats
 
-    def heartbeat(
-        self, client: Client, request: ConsumerGroupHeartbeatRequest
-    ) -> ConsumerGroupHeartbeatResponse:
-        check_request(request, client.api_version, self.config.group_consumer_assignors)
-        if request.member_epoch in (LEFT_EPOCH, AWAY_EPOCH):
-            return self._leave(request)
-        draft = self._open(request)
-        if not request.member_id:
-            request.member_id = uuid_to_text(uuid.uuid4().bytes)
-        self.check_room(draft.group, request.member_id)
-        before = self._find_or_join(draft, request)
-        after = _updated(before, client, request)
+    def heartbeat(self, client: Client, heartbeat: Heartbeat) -> HeartbeatResult:
+        """Take a heartbeat: a member joins, moves on to the next epoch, or leaves."""
+        check_heartbeat(heartbeat, self.config.group_consumer_assignors)
+        if heartbeat.member_epoch in (LEFT_EPOCH, AWAY_EPOCH):
+            return self._leave(heartbeat)
+        draft = self._open(heartbeat)
+        member_id = heartbeat.member_id or uuid_to_text(uuid.uuid4().bytes)
+        self.check_room(draft.group, member_id)
+        before = self._find_or_join(draft, heartbeat, member_id)
+        after = _updated(before, client, heartbeat)
         if after is not before:
             draft.subscribe(after)
         regex_change = change_of(draft.group, before, after)
         if before.topic_regex != after.topic_regex:
             draft.drop_unused_regexes((before.topic_regex,))
-        reconciled = self.advance(draft, before, after, owned_partitions(request), regex_change)
+        reconciled = self.advance(draft, before, after, heartbeat.owned, regex_change)
         group = self.write(draft)
         group.seen_topics_version = self.topics.version
         self.sessions.keep_alive(group.group_id, reconciled)
         if reconciled is not after:
             self.sessions.watch_revocation(group.group_id, reconciled)
         self._resolve_later(group)
-        response = ConsumerGroupHeartbeatResponse(
-            member_id=reconciled.member_id,
-            member_epoch=reconciled.epoch,
-            heartbeat_interval_ms=self._interval_ms(group, reconciled),
+        is_told = heartbeat.is_full or reconciled.assigned.keys() != before.assigned.keys()
+        return HeartbeatResult(
+            reconciled.member_id,
+            reconciled.epoch,
+            self._interval_ms(group, reconciled),
+            reconciled.assigned if is_told else None,
         )
-        if _is_full(request) or reconciled.assigned.keys() != before.assigned.keys():
-            response.assignment = _assignment(reconciled)
-        return response
 
-    def _open(self, request: ConsumerGroupHeartbeatRequest) -> Draft:
-        """The group, which whoever joins may bring into being, or take over from the classic protocol."""
-        group_id = request.group_id
+    def _open(self, heartbeat: Heartbeat) -> Draft:
+        """The group. A member that joins may create it, or take it over from the classic protocol."""
+        group_id = heartbeat.group_id
         group = self._runtime.shard_of(group_id).groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return Draft(group, self.topics)
-        if request.member_epoch != NEW_EPOCH:
+        if heartbeat.member_epoch != NEW_EPOCH:
             raise _not_found(group_id, exists=group is not None)
         if group is None:
             return Draft(ConsumerGroup(group_id), self.topics)
@@ -145,30 +134,30 @@ class ConsumerProtocol:
                 f"The consumer group has reached its maximum capacity of {limit} members.",
             )
 
-    def _find_or_join(self, draft: Draft, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
+    def _find_or_join(self, draft: Draft, heartbeat: Heartbeat, member_id: str) -> ConsumerMember:
         """The member as it is before this heartbeat; a new one is blank."""
-        group, member_id = draft.group, request.member_id
-        if request.instance_id is not None:
-            return self._find_or_join_static(draft, request, request.instance_id)
-        if request.member_epoch == NEW_EPOCH:
+        group = draft.group
+        if heartbeat.instance_id is not None:
+            return self._find_or_join_static(draft, heartbeat, member_id, heartbeat.instance_id)
+        if heartbeat.member_epoch == NEW_EPOCH:
             return group.members.get(member_id) or _joined(group, ConsumerMember(member_id))
         member = group.member(member_id)
-        check_epoch(member, request)
+        check_epoch(member, heartbeat)
         return member
 
     def _find_or_join_static(
-        self, draft: Draft, request: ConsumerGroupHeartbeatRequest, instance_id: str
+        self, draft: Draft, heartbeat: Heartbeat, member_id: str, instance_id: str
     ) -> ConsumerMember:
-        group, member_id = draft.group, request.member_id
+        group = draft.group
         known = group.static_member(instance_id)
-        if request.member_epoch != NEW_EPOCH:
+        if heartbeat.member_epoch != NEW_EPOCH:
             known = check_static(known, member_id, instance_id)
-            check_epoch(known, request)
+            check_epoch(known, heartbeat)
             return known
         if known is None:
             return group.members.get(member_id) or _joined(group, ConsumerMember(member_id))
         if known.member_id == member_id:
-            # It has not got the answer to its first join.
+            # The response to its first join was lost.
             return known
         if known.classic is None and known.epoch != AWAY_EPOCH:
             raise KafkaError(
@@ -301,23 +290,23 @@ class ConsumerProtocol:
 
     # Leaving
 
-    def _leave(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-        group = self._runtime.shard_of(request.group_id).groups.get(request.group_id)
+    def _leave(self, heartbeat: Heartbeat) -> HeartbeatResult:
+        group_id, member_id, instance_id = heartbeat.group_id, heartbeat.member_id, heartbeat.instance_id
+        group = self._runtime.shard_of(group_id).groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
-            raise _not_found(request.group_id, exists=group is not None)
-        if request.instance_id is None:
-            member = group.member(request.member_id)
+            raise _not_found(group_id, exists=group is not None)
+        if instance_id is None:
+            member = group.member(member_id)
         else:
-            known = group.static_member(request.instance_id)
-            member = check_static(known, request.member_id, request.instance_id)
-        if request.instance_id is not None and request.member_epoch == AWAY_EPOCH:
+            member = check_static(group.static_member(instance_id), member_id, instance_id)
+        if instance_id is not None and heartbeat.member_epoch == AWAY_EPOCH:
             # Its partitions wait for it as long as its session lasts.
             draft = Draft(group, self.topics)
             draft.advance(replace(member, epoch=AWAY_EPOCH, revoking={}))
             self.write(draft)
         else:
             self.fence(group.group_id, [member.member_id], "it has left")
-        return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+        return HeartbeatResult(member_id, heartbeat.member_epoch)
 
     def fence(self, group_id: str, member_ids: Iterable[str], reason: str) -> None:
         """Take members out of a group; what they had is free at once."""
@@ -378,46 +367,27 @@ def _joined(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMember:
     return member
 
 
-def _updated(
-    member: ConsumerMember, client: Client, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerMember:
-    """The member with what is new in its heartbeat; most say nothing new."""
+def _updated(member: ConsumerMember, client: Client, heartbeat: Heartbeat) -> ConsumerMember:
+    """The member with what is new in its heartbeat; in most, nothing is."""
     told: dict[str, Any] = {
         "client_id": client.client_id,
         "client_host": client.host,
         "classic": None,
     }
-    if request.instance_id is not None:
-        told["instance_id"] = request.instance_id
-    if request.rack_id is not None:
-        told["rack_id"] = request.rack_id
-    if request.rebalance_timeout_ms != NO_TIMEOUT:
-        told["rebalance_timeout_ms"] = request.rebalance_timeout_ms
-    if request.server_assignor is not None:
-        told["server_assignor"] = request.server_assignor
-    if request.subscribed_topic_names is not None:
-        told["topic_names"] = frozenset(request.subscribed_topic_names)
-    if request.subscribed_topic_regex is not None:
-        told["topic_regex"] = request.subscribed_topic_regex
+    if heartbeat.instance_id is not None:
+        told["instance_id"] = heartbeat.instance_id
+    if heartbeat.rack_id is not None:
+        told["rack_id"] = heartbeat.rack_id
+    if heartbeat.rebalance_timeout_ms != NO_TIMEOUT:
+        told["rebalance_timeout_ms"] = heartbeat.rebalance_timeout_ms
+    if heartbeat.server_assignor is not None:
+        told["server_assignor"] = heartbeat.server_assignor
+    if heartbeat.topic_names is not None:
+        told["topic_names"] = frozenset(heartbeat.topic_names)
+    if heartbeat.topic_regex is not None:
+        told["topic_regex"] = heartbeat.topic_regex
     changes = {name: value for name, value in told.items() if getattr(member, name) != value}
     return replace(member, **changes) if changes else member
-
-
-def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether a member tells everything about itself, as it does when it may have missed an answer."""
-    is_subscribed = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
-    return request.member_epoch == NEW_EPOCH or (
-        request.rebalance_timeout_ms != NO_TIMEOUT and is_subscribed and request.topic_partitions is not None
-    )
-
-
-def _assignment(member: ConsumerMember) -> Assignment:
-    return Assignment(
-        topic_partitions=[
-            TopicPartitions(topic_id=topic_id, partitions=indexes)
-            for topic_id, indexes in by_topic(member.assigned).items()
-        ]
-    )
 
 
 def _not_found(group_id: str, *, exists: bool) -> KafkaError:

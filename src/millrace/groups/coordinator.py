@@ -34,8 +34,6 @@ from millrace.wire.schema import ZERO_UUID
 logger = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = "__consumer_offsets"
-# From this version of OffsetCommit on a client knows that a group may be gone.
-GROUP_ID_NOT_FOUND_FROM = 9
 SIMPLE_CONSUMER_GENERATION = -1
 
 CreateTopic = Callable[[str, int, dict[str, str]], Awaitable[object]]
@@ -166,8 +164,8 @@ class Groups:
         if group is not None:
             group.validate_commit(by)
         elif by.generation > SIMPLE_CONSUMER_GENERATION:
-            # Members belong to a group; whoever has neither uses the log without group management.
-            if by.is_transactional or by.api_version < GROUP_ID_NOT_FOUND_FROM:
+            # Members belong to a group. A client that names no generation uses no group management.
+            if by.is_transactional or not by.knows_epochs:
                 raise KafkaError(Error.ILLEGAL_GENERATION)
             raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
 

@@ -34,14 +34,22 @@ class Topics(Protocol):
         """Another number whenever a topic has come, gone or grown."""
 
 
+class Client(NamedTuple):
+    """The sender of a request."""
+
+    client_id: str
+    host: str
+
+
 class Commit(NamedTuple):
-    """Who commits offsets: a member in its generation or epoch, or nobody in particular (-1, no id)."""
+    """The sender of an offset commit: a member in its generation or epoch, or another client (-1, no id)."""
 
     member_id: str
     group_instance_id: str | None
     generation: int
     """Or, in a group of the consumer protocol, the member's epoch."""
-    api_version: int
+    knows_epochs: bool = True
+    """Whether the request is of a version for the consumer protocol, in which a group may be missing."""
     is_transactional: bool = False
 
 

@@ -6,23 +6,27 @@ server has assigned is what it is given, and it is sent to join again for every 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from millrace.errors import Error, KafkaError
-from millrace.groups.classic_member import Client, Offers, offers_of
-from millrace.groups.classic_protocol import MEMBER_ID_REQUIRED_FROM, Join, Sync, new_member_id
+from millrace.groups.classic_protocol import new_member_id
+from millrace.groups.classic_requests import (
+    JoinRequest,
+    JoinResult,
+    MemberIdentity,
+    Offers,
+    SyncRequest,
+    SyncResult,
+)
 from millrace.groups.consumer import ConsumerGroup
 from millrace.groups.consumer_member import ClassicSide, ConsumerMember, MemberState
 from millrace.groups.consumer_protocol import ConsumerProtocol, check_static
 from millrace.groups.draft import Draft
-from millrace.groups.group import CONSUMER_PROTOCOL_TYPE, Group
+from millrace.groups.group import CONSUMER_PROTOCOL_TYPE, Client, Group
 from millrace.groups.subscriptions import change_of
 from millrace.groups.upgrade import partitions_of, read_subscription, write_assignment
 from millrace.wire.messages.consumer_protocol import ConsumerProtocolSubscription
-from millrace.wire.messages.heartbeat import HeartbeatRequest
-from millrace.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from millrace.wire.messages.leave_group import MemberIdentity, MemberResponse
-from millrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 NO_MIGRATION = "disabled"
 
@@ -36,31 +40,31 @@ class MixedProtocol:
 
     # Joining
 
-    def join(self, group: Group, client: Client, request: JoinGroupRequest) -> Join:
+    def join(self, group: Group, client: Client, request: JoinRequest) -> JoinResult:
         group = _consumer(group, Error.INCONSISTENT_GROUP_PROTOCOL)
         if self._consumer.config.group_consumer_migration_policy == NO_MIGRATION:
             raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
-        offers = offers_of(request.protocols)
+        offers = request.offers
         member_id = request.member_id or new_member_id(request.group_instance_id or client.client_id)
         self._consumer.check_room(group, member_id)
         if not group.supports_classic(request.protocol_type, (name for name, _ in offers)):
             raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
         is_dynamic = request.group_instance_id is None
-        if is_dynamic and not request.member_id and client.api_version >= MEMBER_ID_REQUIRED_FROM:
-            return JoinGroupResponse(error_code=Error.MEMBER_ID_REQUIRED, member_id=member_id)
+        if is_dynamic and not request.member_id and request.asks_for_id:
+            return JoinResult(Error.MEMBER_ID_REQUIRED, member_id)
         subscription = read_subscription(offers[0][1])
         draft = Draft(group, self._consumer.topics)
         before = self._find_or_join(draft, request, member_id)
         after = _updated(before, client, request, subscription, offers)
         member = self._advance(draft, before, after, subscription)
-        return JoinGroupResponse(
+        return JoinResult(
             member_id=member.member_id,
-            generation_id=member.epoch,
+            generation=member.epoch,
             protocol_type=CONSUMER_PROTOCOL_TYPE,
-            protocol_name=offers[0][0],
+            protocol=offers[0][0],
         )
 
-    def _find_or_join(self, draft: Draft, request: JoinGroupRequest, member_id: str) -> ConsumerMember:
+    def _find_or_join(self, draft: Draft, request: JoinRequest, member_id: str) -> ConsumerMember:
         group, instance_id = draft.group, request.group_instance_id
         if instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id)
@@ -94,12 +98,12 @@ class MixedProtocol:
 
     # Syncing
 
-    def sync(self, group: Group, request: SyncGroupRequest) -> Sync:
+    def sync(self, group: Group, request: SyncRequest) -> SyncResult:
         group = _consumer(group, Error.UNKNOWN_MEMBER_ID)
         member, classic = _classic_member(group, request.member_id, request.group_instance_id)
-        _check_generation(member, request.generation_id)
+        _check_generation(member, request.generation)
         name, metadata = classic.offers[0]
-        if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (
+        if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol not in (
             None,
             name,
         ):
@@ -109,18 +113,18 @@ class MixedProtocol:
             raise KafkaError(Error.REBALANCE_IN_PROGRESS)
         self._sessions.synced(group.group_id, member.member_id)
         self._sessions.keep_alive(group.group_id, member)
-        return SyncGroupResponse(
+        return SyncResult(
             protocol_type=request.protocol_type,
-            protocol_name=request.protocol_name,
+            protocol=request.protocol,
             assignment=write_assignment(member.assigned, self._consumer.topics, metadata),
         )
 
     # Heartbeats
 
-    def heartbeat(self, group: Group, request: HeartbeatRequest) -> None:
+    def heartbeat(self, group: Group, identity: MemberIdentity, generation: int) -> None:
         group = _consumer(group, Error.UNKNOWN_MEMBER_ID)
-        member, _ = _classic_member(group, request.member_id, request.group_instance_id)
-        _check_generation(member, request.generation_id)
+        member, _ = _classic_member(group, *identity)
+        _check_generation(member, generation)
         self._sessions.keep_alive(group.group_id, member)
         if (
             member.epoch < group.assignment_epoch
@@ -132,10 +136,16 @@ class MixedProtocol:
 
     # Leaving
 
-    def leave(self, group: Group, leavers: list[MemberIdentity]) -> list[MemberResponse]:
+    def leave(self, group: Group, leavers: Sequence[MemberIdentity]) -> list[Error]:
         group = _consumer(group, Error.UNKNOWN_MEMBER_ID)
         leaving: list[str] = []
-        outcomes = [_leave(group, leaver, leaving) for leaver in leavers]
+        outcomes: list[Error] = []
+        for leaver in leavers:
+            try:
+                leaving.append(_leaving_member(group, leaver).member_id)
+                outcomes.append(Error.NONE)
+            except KafkaError as error:
+                outcomes.append(error.error)
         self._consumer.fence(group.group_id, leaving, "it has left")
         return outcomes
 
@@ -149,7 +159,7 @@ def _consumer(group: Group, error: Error) -> ConsumerGroup:
 def _updated(
     member: ConsumerMember,
     client: Client,
-    request: JoinGroupRequest,
+    request: JoinRequest,
     subscription: ConsumerProtocolSubscription,
     offers: Offers,
 ) -> ConsumerMember:
@@ -185,17 +195,10 @@ def _check_generation(member: ConsumerMember, generation: int) -> None:
         raise KafkaError(Error.ILLEGAL_GENERATION)
 
 
-def _leave(group: ConsumerGroup, leaver: MemberIdentity, leaving: list[str]) -> MemberResponse:
-    outcome = MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.group_instance_id)
-    try:
-        if leaver.group_instance_id is None:
-            member = group.member(leaver.member_id)
-        else:
-            known = group.static_member(leaver.group_instance_id)
-            # An administrator removes a static member by its instance id alone.
-            member_id = leaver.member_id or (known.member_id if known is not None else "")
-            member = check_static(known, member_id, leaver.group_instance_id)
-        leaving.append(member.member_id)
-    except KafkaError as error:
-        outcome.error_code = error.error
-    return outcome
+def _leaving_member(group: ConsumerGroup, leaver: MemberIdentity) -> ConsumerMember:
+    if leaver.group_instance_id is None:
+        return group.member(leaver.member_id)
+    known = group.static_member(leaver.group_instance_id)
+    # An administrator removes a static member by its instance id alone.
+    member_id = leaver.member_id or (known.member_id if known is not None else "")
+    return check_static(known, member_id, leaver.group_instance_id)
