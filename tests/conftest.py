@@ -1,4 +1,4 @@
-"""What tests of all folders share."""
+"""Fixtures shared by the tests of all folders."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def millrace_spark() -> Iterator["SparkSession"]:
-    """The one Spark session of all tests; those who need it are skipped where there is no Java for it."""
+    """The one Spark session of all tests; without Java, tests that need it are skipped."""
     from millrace.jars import JarsUnavailable, java, spark_kafka_jars
     from millrace.testing.pipelines import spark_session
 

@@ -1,4 +1,4 @@
-"""Batches that no client library writes: their framing and checksums are right, their records are not."""
+"""Batches that no client library writes: framing and checksums are correct, records are not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LAST_TIMESTAMP = 2**63 - 1
 
 
 def varint(value: int) -> bytes:
-    """A zigzag number as records have them."""
+    """A zigzag number, as records encode them."""
     number = (value << 1) ^ (value >> 63)
     encoded = bytearray()
     while number > 0x7F:
@@ -38,7 +38,7 @@ def body(
 
 
 def record(offset_delta: int = 0, **fields: object) -> bytes:
-    """A record whose length is right."""
+    """A record with a correct length."""
     return field(body(offset_delta, **fields))
 
 
@@ -51,7 +51,7 @@ def batch(
     base_offset: int = 0,
     codec: Codec = Codec.NONE,
 ) -> bytes:
-    """A batch with a right checksum around whatever there is for records."""
+    """A batch with a correct checksum around any bytes as records."""
     latest = timestamp if max_timestamp is None else max_timestamp
     header = BatchHeader(base_offset, 0, -1, MAGIC, 0, codec, count - 1, timestamp, latest, -1, -1, -1, count)
     return assemble(header, compress(codec, b"".join(records)))
@@ -59,7 +59,7 @@ def batch(
 
 HEADER = varint(1) + field(b"name") + field(b"content")
 
-# Headers that cannot be read, behind a record that is right up to them.
+# Headers that cannot be read, after a record that is correct up to them.
 BROKEN_HEADERS = {
     "null header name": varint(1) + field(None) + field(b"content"),
     "negative header count": varint(-1),
@@ -71,10 +71,10 @@ BROKEN_HEADERS = {
     "bytes behind the headers": varint(0) + b"surplus",
 }
 
-# Its length and its key can be read, and its value cannot.
+# The length and the key can be read, the value cannot.
 BROKEN_VALUE = field(b"\0\0\0" + field(b"key") + varint(100) + b"value" + b"\0")
 
-# Records of which not even length, offset and key can be read, of a batch that says it has one.
+# Records whose length, offset and key cannot be read, in a batch that claims one record.
 BROKEN_RECORDS = {
     "length past the end": varint(100) + body(),
     "negative length": varint(-5) + body(),
@@ -85,7 +85,7 @@ BROKEN_RECORDS = {
     "nothing": b"",
 }
 
-# Offsets that are not the record's place in its batch.
+# Offset deltas that differ from the record's position in its batch.
 WRONG_OFFSETS = {
     "one too many": (1,),
     "negative": (-1,),

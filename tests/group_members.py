@@ -1,4 +1,4 @@
-"""Members of consumer groups that wait with their partitions."""
+"""Members of consumer groups that join and hold their partitions."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Options of JVMs that live for one test: they end before well compiled code would have paid."""
+"""Options of JVMs that live for one test: they end before optimizing compilation pays off."""
 
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 # The smallest heap that starts quickly.

@@ -1,4 +1,4 @@
-"""A lone broker without its network: topics and logs on a data directory, to be killed and opened again."""
+"""A single broker without its network: topics and logs on a data directory, to be killed and reopened."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -22,7 +22,7 @@ ENDPOINTS = {"PLAINTEXT": Endpoint("broker.example", 19092)}
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that has nothing to wait for; turns for others are skipped."""
+    """The result of a coroutine that never has to wait; it runs without a loop."""
     try:
         while work.send(None) is None:
             pass
@@ -75,7 +75,7 @@ class Node:
         await node.settled()
 
     def kill(self) -> None:
-        """Let go of everything as a killed process would."""
+        """Release everything as a killed process would."""
         if self.partitions is not None:
             self.partitions.abandon()
             self.partitions = None
@@ -86,7 +86,7 @@ class Node:
 
 
 class OpenNode:
-    """An open broker whose changes are made at once."""
+    """An open broker whose changes are applied at once."""
 
     def __init__(self, node: RealNode) -> None:
         self.node = node
@@ -124,7 +124,7 @@ class OpenNode:
 
 
 def run_now(work: Callable[[], object], loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:
-    """Run what belongs into a thread at once."""
+    """Run the work of a thread at once."""
     done = loop.create_future()
     try:
         done.set_result(work())

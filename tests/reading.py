@@ -1,4 +1,4 @@
-"""Reading topics whole, as a consumer of either isolation level sees them."""
+"""Read whole topics, as a consumer of either isolation level sees them."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ SECONDS = 60.0
 
 
 def reader(bootstrap: str, isolation: str = COMMITTED, group: str = "reading") -> Consumer:
-    """A consumer that commits nothing and says where partitions end."""
+    """A consumer that commits nothing and reports the end of partitions."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -23,7 +23,7 @@ def reader(bootstrap: str, isolation: str = COMMITTED, group: str = "reading") -
 
 
 def read_topic(bootstrap: str, topic: str, isolation: str = COMMITTED) -> Iterator[Message]:
-    """Every record up to where the topic's partitions end; a broker that is away is waited for."""
+    """Every record up to the end of the topic's partitions; waits while the broker is down."""
     consumer = reader(bootstrap, isolation)
     try:
         partitions = consumer.list_topics(topic, SECONDS).topics[topic].partitions

@@ -16,7 +16,7 @@ def outcome_of(deferred: Deferred) -> list[object]:
     return received
 
 
-def test_the_receiver_gets_the_value_when_it_is_there() -> None:
+def test_the_receiver_gets_the_value_when_it_arrives() -> None:
     deferred: Deferred[int] = Deferred()
     received = outcome_of(deferred)
     assert received == []
@@ -41,7 +41,7 @@ def test_conversions_follow_one_another(resolved_first: bool) -> None:
 
 
 @pytest.mark.parametrize("failed_first", [True, False])
-def test_an_error_passes_conversions_until_one_makes_a_value_of_it(failed_first: bool) -> None:
+def test_an_error_skips_conversions_until_one_handles_it(failed_first: bool) -> None:
     deferred: Deferred[int] = Deferred()
     if failed_first:
         deferred.fail(REFUSED)

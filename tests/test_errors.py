@@ -11,12 +11,12 @@ def test_codes_names_and_retriability_are_kafkas() -> None:
 
 
 @pytest.mark.parametrize("error", Error)
-def test_every_error_has_a_sentence_for_its_reader(error: Error) -> None:
+def test_every_error_has_a_default_message(error: Error) -> None:
     assert error.message.endswith(".")
     assert Error(error.value) is error
 
 
-def test_an_exception_says_what_its_error_says_unless_told_more() -> None:
+def test_an_exception_has_the_default_message_unless_given_another() -> None:
     assert KafkaError(Error.NOT_COORDINATOR).message == Error.NOT_COORDINATOR.message
     told = KafkaError(Error.INVALID_CONFIG, "retention.ms must be a number")
     assert told.error is Error.INVALID_CONFIG

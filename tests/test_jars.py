@@ -25,7 +25,7 @@ def one_locked_jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, contents: bytes) -> list[list[Jar]]:
-    """Stand in for the registry; returns the list of what was asked of it."""
+    """Replace the registry; returns the list of requested jars."""
     asked: list[list[Jar]] = []
 
     def download(wanted: list[Jar], work: Path) -> None:
@@ -74,7 +74,7 @@ def _fetch_and_count(directory: Path, downloads: "multiprocessing.sharedctypes.S
     jars.fetch([JAR], directory)
 
 
-def test_processes_that_fetch_at_once_download_once(tmp_path: Path) -> None:
+def test_processes_that_fetch_concurrently_download_once(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     downloads = context.Value("i", 0)
     processes = [context.Process(target=_fetch_and_count, args=(tmp_path, downloads)) for _ in range(4)]
@@ -114,7 +114,9 @@ def test_java_home_comes_before_the_path(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 @pytest.mark.java
-def test_no_network_says_so_and_leaves_nothing_behind(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_network_is_reported_and_leaves_nothing_behind(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1")
     with pytest.raises(JarsUnavailable, match="check the network"):
         jars.kafka_clients_classpath("3.9.2")

@@ -1,4 +1,4 @@
-"""Turns: short work is done at once, long work lets others in."""
+"""Turns: short work is done at once, long work lets other work run in between."""
 
 import asyncio
 from time import thread_time
@@ -9,7 +9,7 @@ from millrace.steps import TURN_SECONDS, Done, Steps, each, finish, finish_at_on
 
 
 def work(seconds: float, steps: int) -> Steps[str]:
-    """Work that keeps the processor busy for so long in each step."""
+    """Work that keeps the CPU busy for this long in each step."""
     for _ in range(steps):
         ends = thread_time() + seconds
         while thread_time() < ends:
@@ -28,7 +28,7 @@ def test_long_work_stops_at_the_end_of_a_turn() -> None:
     assert finish_at_once(steps) == "done"
 
 
-def test_others_run_between_the_turns_of_long_work() -> None:
+def test_other_work_runs_between_the_turns_of_long_work() -> None:
     async def count_turns() -> int:
         turns = 0
         task = asyncio.create_task(finish(work(TURN_SECONDS, 5)))

@@ -4,7 +4,7 @@ from confluent_kafka import Producer
 
 
 class TransactionWriter:
-    """A producer with a transactional id of its own."""
+    """A producer with its own transactional id."""
 
     def __init__(self, bootstrap: str, transactional_id: str) -> None:
         self.transactional_id = transactional_id

@@ -18,7 +18,7 @@ def transactional_batch(
     sequence: int = 0,
     key: bytes | None = b"k",
 ) -> memoryview:
-    """What a transactional producer sends for one partition."""
+    """A batch as a transactional producer sends it for one partition."""
     records = [Record(number, now_ms, key, value) for number, value in enumerate(values)]
     batch = build_batch(
         records,
@@ -61,7 +61,7 @@ class TransactionalProducer:
         return self.end(committed=False, coordinator_epoch=coordinator_epoch)
 
     def end(self, *, committed: bool, coordinator_epoch: int = 0, bump: bool = False) -> Appended:
-        """With bump as in transaction version 2: the marker, and what follows it, has the next epoch."""
+        """With bump as in transaction version 2: the marker and the records after it have the next epoch."""
         if bump:
             self.epoch += 1
             self.sequence = 0
@@ -76,7 +76,7 @@ class TransactionalProducer:
 
 
 def read_committed(log: Log, max_bytes: int = 1 << 20) -> list[tuple[int, bytes | None]]:
-    """Offsets and values that a read_committed consumer gets, by fetches that each stand for themselves."""
+    """Offsets and values that a read_committed consumer gets, by fetches without a session."""
     found: list[tuple[int, bytes | None]] = []
     offset = log.log_start_offset
     stable = log.last_stable_offset
@@ -91,7 +91,7 @@ def read_committed(log: Log, max_bytes: int = 1 << 20) -> list[tuple[int, bytes 
 
 
 def _without_aborted(content: bytes, aborted: list[tuple[int, int]]) -> Iterable[tuple[int, bytes | None]]:
-    """What clients do: a producer's batches count as aborted from the listed offset to its abort marker."""
+    """Filter as clients do: a producer's batches are aborted from the listed offset to its abort marker."""
     upcoming = sorted(aborted, key=lambda entry: entry[1])
     skipped: set[int] = set()
     for header, batch in iterate_batches(content):

@@ -1,4 +1,4 @@
-"""Waiting for what another process or thread is about to do."""
+"""Wait for another process or thread."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 
 def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Return as soon as the condition holds; fail when it does not come to hold in that time."""
+    """Return as soon as the condition holds; fail if it does not hold in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds:g} s in vain"

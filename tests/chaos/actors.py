@@ -1,4 +1,4 @@
-"""Who takes part in a chaos run: producers on threads, group members in processes."""
+"""Actors of a chaos run: producers on threads, group members in processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RETRY_SECONDS = 0.1
 
 
 class Actor(ABC, threading.Thread):
-    """Does something over and over until told to stop; a failure is kept for the test to raise."""
+    """Repeats an action until it is stopped; a failure is kept for the test to raise."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -39,7 +39,7 @@ class Actor(ABC, threading.Thread):
 
     @abstractmethod
     def act(self) -> None:
-        """Go on until `stopping` is set."""
+        """Run until `stopping` is set."""
 
     def finish(self) -> None:
         self.stopping.set()
@@ -61,7 +61,7 @@ def client(bootstrap: str, **more: Any) -> dict[str, Any]:
 
 
 class IdempotentProducer(Actor):
-    """Sends numbered records; every one must be there once in the end."""
+    """Sends numbered records; each must be in the log exactly once at the end."""
 
     def __init__(
         self, name: str, bootstrap: str, topic: str, partitions: int, seed: int, history: History
@@ -122,7 +122,7 @@ class TransactionalProducer(Actor):
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if reason.txn_requires_abort():
-                    # Until it was told to commit, it is surely undone by aborting.
+                    # Before the commit is requested, an abort undoes the transaction for certain.
                     undone = transaction.committed is not None
                     retry(producer.abort_transaction)
                     transaction.committed = False if undone else transaction.committed
@@ -135,7 +135,7 @@ class TransactionalProducer(Actor):
         return producer
 
     def _transact(self, producer: Producer, transaction: Transaction) -> None:
-        # While it is not told to commit, whatever happens undoes it.
+        # Before the commit is requested, every failure undoes the transaction.
         transaction.committed = False
         self._history.begin(transaction)
         producer.begin_transaction()
@@ -152,7 +152,7 @@ class TransactionalProducer(Actor):
 
 
 def retry(attempt: Callable[[], object]) -> None:
-    """Go on for as long as the client says that trying again may help."""
+    """Retry while the client reports a retriable error."""
     for _ in range(int(GIVE_UP_SECONDS / RETRY_SECONDS)):
         try:
             attempt()
@@ -165,7 +165,7 @@ def retry(attempt: Callable[[], object]) -> None:
 
 
 class Member:
-    """A group member's process, and the thread that listens to it."""
+    """A group member's process, and the thread that reads its output."""
 
     def __init__(
         self, number: int, bootstrap: str, group: str, protocol: str, topic: str, history: History
@@ -231,7 +231,7 @@ class Member:
         self._listener.join(GIVE_UP_SECONDS)
 
     def _let_go(self) -> None:
-        """Whoever cannot act owns nothing that others could not have: it counts until it was last heard."""
+        """The ownership of a frozen or dead member ends with its last event: others may own it later."""
         for ownership in self._owned.values():
             ownership.until = min(ownership.until, self._last_heard)
         self._owned.clear()

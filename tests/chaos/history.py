@@ -1,4 +1,4 @@
-"""What happened in a chaos run, and what must be true of it."""
+"""The events of a chaos run, and the checks on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FOREVER = float("inf")
 
 @dataclass
 class Transaction:
-    """Records that belong together; `committed` is None while, or because, nobody knows."""
+    """Records of one transaction; `committed` is None while its outcome is unknown."""
 
     number: int
     values: list[str] = field(default_factory=list)
@@ -21,7 +21,7 @@ class Transaction:
 
 @dataclass
 class Ownership:
-    """One member had one partition for a while."""
+    """The time during which one member owned one partition."""
 
     group: str
     member: int
@@ -31,7 +31,7 @@ class Ownership:
 
 
 class History:
-    """Filled from many threads; looked through when all is over."""
+    """Filled from many threads; checked at the end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class History:
         """Value to (partition, offset) of every record that was acknowledged outside transactions."""
         self.transactions: list[Transaction] = []
         self.read: dict[str, Counter[str]] = defaultdict(Counter)
-        """By group: how often each value was handed to a member."""
+        """By group: how often each value was delivered to a member."""
         self.ownerships: list[Ownership] = []
 
     def acknowledge(self, value: str, partition: int, offset: int) -> None:
@@ -60,11 +60,11 @@ class History:
 
 
 Stored = dict[int, list[tuple[int, str]]]
-"""By partition: (offset, value) as a read_committed reader finds them in the end."""
+"""By partition: (offset, value) as a read_committed reader finds them at the end."""
 
 
 def check(history: History, stored: Stored) -> None:
-    """Raise AssertionError with what is wrong."""
+    """Raise AssertionError if an invariant is broken."""
     count = Counter(value for records in stored.values() for _, value in records)
     check_nothing_lost(history, stored, count)
     check_transactions(history, count)

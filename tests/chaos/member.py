@@ -1,4 +1,4 @@
-"""One member of a group, in a process of its own so that it can be frozen and killed.
+"""One member of a group, in its own process so that it can be frozen and killed.
 
 Run as `python member.py BOOTSTRAP GROUP PROTOCOL TOPIC`. Prints one JSON line per event, with the
 machine-wide monotonic time, and leaves its group in order on SIGTERM.

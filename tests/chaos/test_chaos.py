@@ -1,7 +1,7 @@
-"""Producers, transactions, groups, and a broker that is killed: whatever happens, the promises hold.
+"""Producers, transactions, groups, and a broker that is killed: the guarantees hold in every case.
 
 A few seconds by default. `MILLRACE_CHAOS_SECONDS=300 MILLRACE_CHAOS_SEED=7 pytest tests/chaos` goes on
-for five minutes; a seed decides who does what when, as far as threads and processes let it.
+for five minutes; a seed decides the schedule, as far as threads and processes allow.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PARTITIONS = 4
 SECONDS = float(os.environ.get("MILLRACE_CHAOS_SECONDS", "12"))
 SEED = int(os.environ.get("MILLRACE_CHAOS_SEED", "1"))
 SETTLE_SECONDS = 90
-# Short timeouts, so that the dead and the frozen are noticed while we look.
+# Short timeouts, so that dead and frozen members are noticed during the run.
 BROKER_PROPERTIES = {
     "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": "500",
@@ -42,7 +42,7 @@ BROKER_PROPERTIES = {
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 4 * SETTLE_SECONDS)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_promises_hold_whatever_happens(protocol: str, tmp_path: Path) -> None:
+def test_guarantees_hold_through_crashes(protocol: str, tmp_path: Path) -> None:
     print(f"MILLRACE_CHAOS_SEED={SEED}")
     with BrokerProcess(BROKER_PROPERTIES, data_dir=tmp_path) as broker:
         try:
@@ -55,7 +55,7 @@ def test_promises_hold_whatever_happens(protocol: str, tmp_path: Path) -> None:
 
 
 class Chaos:
-    """One run: everybody at work, something breaking every moment, peace at last, and the check."""
+    """One run: all actors at work, frequent faults, a quiet end, and the check."""
 
     def __init__(self, broker: BrokerProcess, protocol: str, seed: int) -> None:
         self._broker = broker
@@ -126,7 +126,7 @@ class Chaos:
             self._join(self._chance.choice(["g0", "g1"]))
 
     def _take_one(self) -> Member | None:
-        """A member that may go: each group keeps at least one."""
+        """A member that may be removed: each group keeps at least one."""
         groups = [member.group for member in self._members]
         spare = [member for member in self._members if groups.count(member.group) > 1]
         return self._chance.choice(spare) if spare else None
@@ -177,7 +177,7 @@ class Chaos:
         return stored
 
     def _settle(self, expected: int) -> None:
-        """Wait until every group has seen everything; what it missed is the checker's to say."""
+        """Wait until every group has seen everything; the checker reports what a group has missed."""
         deadline = time.monotonic() + SETTLE_SECONDS
         while time.monotonic() < deadline:
             if all(len(self._history.read[group]) >= expected for group in ("g0", "g1")):

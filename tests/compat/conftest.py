@@ -1,4 +1,4 @@
-"""What every client's tests share: one broker in this process, and a topic name nobody else uses."""
+"""Fixtures of every client's tests: one broker in this process, and an unused topic name."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    """One broker for all: tests keep apart by topic names. Whoever harms it takes `own_broker`."""
+    """One broker for all tests, which use different topic names. Tests that disturb it use `own_broker`."""
     with Broker() as broker:
         yield broker
 

@@ -1,4 +1,4 @@
-"""Every compression, produced by each client and read by each: nothing is lost between them."""
+"""Every compression codec, produced by each client and read by each."""
 
 import asyncio
 import random
@@ -15,7 +15,7 @@ from .conftest import CreateTopic
 from .kafka_python.clients import Clients as KafkaPython
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-"""Kafka's numbers for them, in the lowest bits of a batch's attributes."""
+"""Kafka's codec numbers, in the lowest bits of a batch's attributes."""
 ATTRIBUTES_POSITION = 22
 
 Row = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...], int]

@@ -1,4 +1,4 @@
-"""Loading holds superseded records back, and comes to the same state as replaying everything."""
+"""Loading skips superseded records, and reaches the same state as replaying everything."""
 
 from pathlib import Path
 
@@ -81,7 +81,7 @@ def load(partition: Partition, batches: list[bytes], superseding: list[int]) -> 
 
 
 @given(history=histories)
-def test_the_state_is_that_of_replaying_everything(partition: Partition, history: list) -> None:
+def test_the_state_equals_that_of_replaying_everything(partition: Partition, history: list) -> None:
     batches, first_offset = [], 0
     for action, producer_id, changes in history:
         if action == "append":
@@ -103,7 +103,7 @@ def test_only_the_newest_commit_is_replayed(partition: Partition) -> None:
     assert {index: kept.offset for (_, index), kept in shard.committed["g"].items()} == {0: 8, 1: 9}
 
 
-def test_other_records_are_replayed_one_and_all(partition: Partition) -> None:
+def test_all_other_records_are_replayed(partition: Partition) -> None:
     value = GroupMetadataValue(protocol_type="consumer", protocol=None, leader=None)
     group = StateRecord(GroupMetadataKey(group="g"), value, 3)
     batches = [batch(number, [group, offset("g", 0, number)]) for number in (0, 2, 4)]

@@ -1,4 +1,4 @@
-"""The coordinators' runtime: what is decided lasts, and coming back is replaying."""
+"""The coordinators' runtime: decisions are durable, and loading replays them."""
 
 import asyncio
 import errno
@@ -24,7 +24,7 @@ SCHEMAS = {OffsetCommitKey.record_type: (OffsetCommitKey, OffsetCommitValue)}
 
 
 class Counts:
-    """A shard that remembers what it was told."""
+    """A shard that keeps what it has replayed."""
 
     def __init__(self) -> None:
         self.offsets: dict[str, int] = {}
@@ -49,7 +49,7 @@ class Counts:
 
 
 def runtime_of(cluster: OpenNode) -> Runtime[Counts]:
-    """A runtime of its own over the topic, elected for what the broker leads of it."""
+    """A runtime over the topic, elected for the partitions that the broker leads."""
     runtime = new_runtime(cluster)
     finish(runtime.ensure_topic())
     for partition in cluster.partitions.of_topic(TOPIC):
@@ -134,7 +134,7 @@ def test_a_decision_is_replayed_and_survives_a_kill(node: Node) -> None:
     assert [origin.offset for origin in again.shard_of("g").origins] == [0, 1, 2, 3]
 
 
-def test_the_spread_of_keys_is_that_of_the_topic_not_of_the_config(node: Node) -> None:
+def test_keys_are_spread_by_the_topics_partition_count_not_by_the_config(node: Node) -> None:
     cluster = node.open()
     cluster.create_topic(TOPIC, 7)
     assert {runtime_of(cluster).partition_of(str(number)) for number in range(200)} == set(range(7))
@@ -147,7 +147,7 @@ def test_a_topic_that_a_client_created_first_decides_the_spread_of_keys(node: No
     assert {runtime.partition_of(str(number)) for number in range(200)} == set(range(7))
 
 
-# Errors are numbers too, but none is that high.
+# Error codes are numbers too, but lower than this.
 OFFSETS = {f"key {number}": 1000 + number for number in range(40)}
 LOST = 2
 
@@ -162,7 +162,7 @@ def write_all(runtime: Runtime[Counts]) -> None:
 
 
 def found(runtime: Runtime[Counts]) -> dict[str, int | Error]:
-    """The offset written under each key, or the error that is answered instead."""
+    """The offset written under each key, or the error returned instead."""
     results: dict[str, int | Error] = {}
     for key in OFFSETS:
         try:
@@ -193,7 +193,7 @@ def test_a_partition_that_cannot_be_opened_costs_only_its_own_keys(node: Node) -
     assert not runtime.is_loading
     with pytest.raises(KafkaError, match="cannot be opened"):
         runtime.shard(LOST)
-    # New state of the other keys goes where it belongs.
+    # New state of the other keys goes to their own partitions.
     runtime.write("key 0", lambda shard: ([commit("key 0", 5000)], None))
 
     node.kill()
@@ -276,7 +276,7 @@ def test_a_decision_without_records_writes_nothing(node: Node) -> None:
     assert sum(partition.log.log_end_offset for partition in cluster.partitions.of_topic(TOPIC)) == 0
 
 
-def test_records_that_are_not_understood_are_passed_over(node: Node) -> None:
+def test_unknown_records_are_skipped(node: Node) -> None:
     cluster = node.open()
     runtime = runtime_of(cluster)
     runtime.write("g", lambda shard: ([commit("a", 5)], None))

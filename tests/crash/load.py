@@ -1,4 +1,4 @@
-"""Real producers that go on through every crash, and a ledger of what the broker has acknowledged."""
+"""Real producers that continue through every crash, and a ledger of the acknowledged records."""
 
 import random
 import threading
@@ -14,13 +14,13 @@ FINISH_SECONDS = 60
 
 
 def key_of(value: bytes) -> bytes:
-    """The key of a record; it stands in the value too."""
+    """The key of a record; the value contains it too."""
     return value.split(b" ", 2)[1]
 
 
 @dataclass
 class Ledger:
-    """What one producer knows of its records, by partition."""
+    """The records of one producer, by partition."""
 
     sent: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     acknowledged: dict[int, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
@@ -38,12 +38,12 @@ class Ledger:
             self.failures.append(f"offset {offset} of partition {partition} was acknowledged twice")
 
     def end_offset(self, partition: int) -> int:
-        """Where the partition must end at least."""
+        """The lowest possible end of the partition."""
         return max(self.acknowledged[partition], default=-1) + 1
 
 
 class Load(threading.Thread):
-    """One producer at work until it is told to finish."""
+    """One producer at work until `finish` is called."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, plan: Plan, *, idempotent: bool) -> None:
         super().__init__(name=name, daemon=True)
@@ -58,11 +58,11 @@ class Load(threading.Thread):
                 "bootstrap.servers": bootstrap,
                 "acks": "all",
                 "enable.idempotence": idempotent,
-                # Without sequence numbers, order survives a repetition only with one request at a time.
+                # Without sequence numbers, order survives a retry only with one request in flight.
                 "max.in.flight.requests.per.connection": 5 if idempotent else 1,
                 "linger.ms": plan.linger_ms,
                 "batch.num.messages": 100,
-                # Less than the smallest segment.
+                # Smaller than the smallest segment.
                 "batch.size": 12 * KIB,
                 "compression.type": plan.compression,
                 "queue.buffering.max.messages": 1000,

@@ -1,4 +1,4 @@
-"""File systems of their own for tests: small ones, read-only ones."""
+"""File systems for tests: small ones, read-only ones."""
 
 import contextlib
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 @contextlib.contextmanager
 def mounted(path: Path, *options: str) -> Iterator[Path]:
-    """A file system at a path, in memory; skips the test where mounting is not allowed."""
+    """Mount a file system in memory at a path; skips the test if mounting is not allowed."""
     path.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(path)]
     try:

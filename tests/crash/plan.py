@@ -1,4 +1,4 @@
-"""What a crash test does: chosen by a seed, so that a failure can be played again."""
+"""The plan of a crash test, chosen by a seed, so that a failure can be repeated."""
 
 import os
 import random
@@ -9,7 +9,7 @@ FIRST_SEED = 1
 
 KIB = 1024
 
-# Every seed gets one of these in turn: what goes on beside the appends when the broker dies.
+# Every seed gets one of these in turn: the work besides the appends when the broker dies.
 UPKEEP: tuple[dict[str, str], ...] = (
     {},
     {"flush.messages": "1"},
@@ -43,7 +43,7 @@ class Plan:
     linger_ms: int
     compression: str
     lives_seconds: tuple[float, ...]
-    """How long the broker lives each time before it is killed, counted from when its port is taken."""
+    """Seconds until the broker is killed, for each start, counted from when its port is bound."""
 
     @classmethod
     def of(cls, seed: int) -> "Plan":
@@ -59,7 +59,7 @@ class Plan:
             keys=choose.choice((20, 200)),
             linger_ms=choose.choice((0, 1, 5)),
             compression=choose.choice(("none", "lz4", "zstd")),
-            # Now and then it dies while it still recovers from its last death.
+            # Sometimes it is killed during recovery.
             lives_seconds=tuple(
                 choose.choice((choose.uniform(0, 0.05), choose.uniform(0.1, 0.6), choose.uniform(0.1, 0.6)))
                 for _ in range(choose.randint(2, 4))
@@ -76,7 +76,7 @@ class Plan:
 
 
 def seeds(usual: int = USUAL_SEEDS) -> list[int]:
-    """The usual few, or as many as MILLRACE_CRASH_SEEDS says, from MILLRACE_CRASH_FIRST_SEED on."""
+    """A few by default, or MILLRACE_CRASH_SEEDS many, starting at MILLRACE_CRASH_FIRST_SEED."""
     count = int(os.environ.get("MILLRACE_CRASH_SEEDS", usual))
     first = int(os.environ.get("MILLRACE_CRASH_FIRST_SEED", FIRST_SEED))
     return list(range(first, first + count))

@@ -1,6 +1,6 @@
 """A process that reads, processes and writes in transactions: `processor.py BOOTSTRAP NUMBER SEED`.
 
-It knows no recovery but a new life: whatever goes wrong ends it, and whoever watches over it starts it again.
+It does not recover from errors: every failure ends the process, and the test starts another one.
 """
 
 import random
@@ -21,19 +21,19 @@ def process(value: bytes) -> bytes:
 def main(bootstrap: str, number: str, seed: str) -> None:
     client = {
         "bootstrap.servers": bootstrap,
-        # Bootstrapping anew while a coordinator is awaited, librdkafka waits for it in vain.
+        # If librdkafka bootstraps again while it waits for a coordinator, it waits forever.
         "metadata.recovery.strategy": "none",
         "reconnect.backoff.max.ms": 100,
         "log_level": 0,
     }
     producer = Producer(client | {"transactional.id": f"processor-{number}", "retry.backoff.ms": 20})
-    # Before it asks for offsets: those of the life before are settled now.
+    # Before the offsets are fetched: this settles the transactions of the previous process.
     retry(lambda: producer.init_transactions(SECONDS))
     consumer = Consumer(
         client
         | {
             "group.id": GROUP,
-            # The next life takes the place of this one without a rebalance.
+            # The next process takes the place of this one without a rebalance.
             "group.instance.id": f"processor-{number}",
             "session.timeout.ms": 6000,
             "auto.offset.reset": "earliest",
@@ -48,7 +48,7 @@ def main(bootstrap: str, number: str, seed: str) -> None:
         records = [message for message in messages if message.error() is None]
         if records:
             transact(producer, consumer, records)
-            # Leaves its killers time to aim.
+            # Gives the test time to kill it here.
             time.sleep(choose.random() * 0.02)
 
 
@@ -67,7 +67,7 @@ def transact(producer: Producer, consumer: Consumer, records: list[Message]) -> 
 
 
 def retry(step: Callable[[], object]) -> None:
-    """Try again for as long as the client says that it may."""
+    """Retry while the client reports a retriable error."""
     while True:
         try:
             step()

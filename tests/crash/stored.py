@@ -1,4 +1,4 @@
-"""What a topic holds after the crashes: read by a client, and looked at in its files."""
+"""The content of a topic after the crashes: read by a client, and in its files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ class Stored:
 
 
 def watermarks(bootstrap: str, topic: str, partitions: int) -> dict[int, tuple[int, int]]:
-    """Where each partition starts and ends."""
+    """The start and end offset of each partition."""
     consumer = _consumer(bootstrap)
     try:
         return {
@@ -67,9 +67,9 @@ def _consumer(bootstrap: str) -> Consumer:
             "group.id": "none",
             "enable.auto.commit": False,
             "check.crcs": True,
-            # Requests on a connection are answered in turn: a long poll would hold up the rest.
+            # Requests on a connection are answered in order: a long poll would delay the others.
             "fetch.wait.max.ms": 10,
-            # Retention may take the start away while it is read; what else is missing shows by its offset.
+            # Retention may remove the start while it is read; other gaps show in the offsets.
             "auto.offset.reset": "earliest",
             "reconnect.backoff.ms": 5,
             "reconnect.backoff.max.ms": 50,
@@ -79,7 +79,7 @@ def _consumer(bootstrap: str) -> Consumer:
 
 
 def check_segments(directory: Path) -> int:
-    """Check every batch in every segment of a partition's directory; returns how many there are."""
+    """Check every batch in every segment of a partition's directory; returns their number."""
     batches = 0
     next_offset = 0
     for path in sorted(directory.glob("*.log")):

@@ -1,7 +1,7 @@
-"""Files that were damaged while the broker was down, or under its feet: what its clients see of it.
+"""Files damaged while the broker was down or running, as its clients see them.
 
-After an unclean stop everything behind the recovery point is checked, and a log is cut before its first
-broken batch. What was flushed before is trusted: a bit that flips there goes out as it is, and the client's
+After an unclean stop everything after the recovery point is checked, and a log is cut before its first
+broken batch. Flushed records are trusted: a flipped bit there is sent as it is, and the client's
 own check of the batch's CRC finds it. Indexes are checked when they are first used, and rebuilt.
 """
 
@@ -27,9 +27,9 @@ PATIENCE_SECONDS = 20
 
 @pytest.fixture
 def broker(caplog: pytest.LogCaptureFixture) -> Iterator[Broker]:
-    """Three segments of some twenty batches each, nothing of it flushed."""
+    """Three segments of about twenty batches each, nothing flushed."""
     caplog.set_level(logging.INFO, "millrace")
-    # Consumers have a group's name, although they don't need one here.
+    # Consumers must have a group id, although they do not need one here.
     with Broker({"offsets.topic.num.partitions": "1"}) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         for topic in (TOPIC, "intact"):
@@ -65,7 +65,7 @@ def flip_bit(path: Path, position: int) -> None:
 
 
 def goes_on(broker: Broker, count: int) -> None:
-    """Exactly the first `count` records are there, new ones follow them, and nobody else is concerned."""
+    """Exactly the first `count` records are left, new ones follow them, and other partitions are intact."""
     holds(broker, count)
     send(broker, range(count, count + 10))
     holds(broker, count + 10)
@@ -114,7 +114,7 @@ def test_a_flipped_bit_that_was_never_flushed_cuts_the_log_there(
     assert first.exists()
 
 
-def test_a_flipped_bit_in_an_unflushed_sealed_segment_takes_what_follows(
+def test_a_flipped_bit_in_an_unflushed_sealed_segment_removes_later_segments(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.kill9()
@@ -143,7 +143,7 @@ def test_a_flipped_bit_in_a_flushed_segment_is_found_by_the_client(broker: Broke
     send(broker, range(RECORDS, RECORDS + 1))
 
 
-def test_a_length_that_lies_in_a_flushed_segment_is_found_by_the_client(broker: Broker) -> None:
+def test_a_wrong_length_in_a_flushed_segment_is_found_by_the_client(broker: Broker) -> None:
     broker.stop()
     first, *_ = files(broker, ".log")
     flip_bit(first, 8)
@@ -155,11 +155,11 @@ def test_a_length_that_lies_in_a_flushed_segment_is_found_by_the_client(broker: 
 
 
 def read_past_errors(broker: Broker) -> tuple[dict[int, bytes], set[int]]:
-    """Read as a program does that goes on with the next segment after what it cannot read."""
+    """Read like a program that skips to the next segment after an unreadable batch."""
     values: dict[int, bytes] = {}
     errors: set[int] = set()
-    # Where librdkafka goes on by itself behind a broken batch depends on the bytes it found: at an offset
-    # that the log does not have, it would jump to the end, unless it is told to report that instead.
+    # Where librdkafka continues after a broken batch depends on the bytes it found: at an offset
+    # that the log does not have, it would jump to the end, unless it is configured to report that instead.
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -220,7 +220,7 @@ def test_damaged_indexes_are_rebuilt(
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_an_emptied_active_segment_is_gone_and_the_rest_stays(broker: Broker, clean: bool) -> None:
+def test_an_emptied_active_segment_is_lost_and_the_rest_stays(broker: Broker, clean: bool) -> None:
     broker.stop() if clean else broker.kill9()
     active = files(broker, ".log")[-1]
     empty(active)
@@ -228,7 +228,7 @@ def test_an_emptied_active_segment_is_gone_and_the_rest_stays(broker: Broker, cl
     goes_on(broker, int(active.stem))
 
 
-def test_every_file_of_a_segment_emptied_is_survived(broker: Broker) -> None:
+def test_the_broker_survives_any_emptied_file_of_a_segment(broker: Broker) -> None:
     broker.kill9()
     for suffix in (".log", ".index", ".timeindex"):
         for path in files(broker, suffix)[-1:]:
@@ -256,7 +256,7 @@ def test_a_partition_that_cannot_be_opened_takes_only_itself_out_of_service(
     broker.stop()
     checkpoint = broker.data_dir / f"{TOPIC}-0" / "leader-epoch-checkpoint"
     checkpoint.unlink()
-    # Where permissions mean nothing, as to root, this still cannot be read.
+    # Unreadable even for root, whom permissions do not stop.
     checkpoint.mkdir()
     broker.start()
     assert f"the log of {TOPIC}-0" in caplog.text

@@ -1,4 +1,4 @@
-"""Segments that are deleted by hand: the broker says what is lost, and takes no records that would be."""
+"""Segments deleted by hand: the broker reports lost offsets, and accepts no records that would be lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def create(broker: Broker, **configs: str) -> None:
 
 
 def send(broker: Broker, numbers: range, seconds: float = PATIENCE_SECONDS) -> list[int]:
-    """Send records, each in a batch of its own; those that were acknowledged."""
+    """Send records, each in its own batch; returns those that were acknowledged."""
     acknowledged: list[int] = []
 
     def delivered(error: KafkaError | None, message: Message) -> None:
@@ -67,7 +67,7 @@ def segments(broker: Broker) -> list[Path]:
     return sorted((broker.data_dir / f"{TOPIC}-0").glob("*.log"))
 
 
-def test_a_deleted_active_segment_takes_no_more_records_and_can_be_saved(
+def test_a_deleted_active_segment_accepts_no_more_records_and_can_be_saved(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     create(broker)
@@ -128,6 +128,6 @@ def test_deleted_segments_are_reported_at_the_start_with_their_offsets(
         f"{TOPIC}-0 offsets {int(last.stem)} to 39",
     }
     until(lambda: missing(caplog) == expected, seconds=20)
-    # What is left is served.
+    # The remaining records are served.
     lost = {*range(second_base), *range(int(third.stem), after_third), *range(int(last.stem), 40)}
     assert stored(broker) == [number for number in range(40) if number not in lost]

@@ -1,4 +1,4 @@
-"""A disk that fills up costs the writes, not the broker: what is there is served, and deleting makes room."""
+"""A full disk fails writes, not the broker: existing records are served, and deleting makes room."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def delete(bootstrap: str, topic: str) -> None:
 
 
 def send(bootstrap: str, topic: str, count: int, *, timeout_ms: int = 20_000) -> int:
-    """Send records, each in a batch of its own; how many of them were acknowledged."""
+    """Send records, each in its own batch; returns how many were acknowledged."""
     acknowledged = 0
 
     def delivered(error: KafkaError | None, message: Message) -> None:
@@ -54,7 +54,7 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-def test_a_full_disk_refuses_appends_and_serves_the_rest(
+def test_a_full_disk_rejects_appends_and_serves_reads(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert send(broker.bootstrap, TOPIC, 10) == 10
@@ -82,7 +82,7 @@ def test_a_broker_that_is_killed_on_a_full_disk_starts_again(broker: Broker) -> 
     assert send(broker.bootstrap, TOPIC, 1) == 1
 
 
-def test_a_topic_that_cannot_be_written_down_is_refused(broker: Broker) -> None:
+def test_a_topic_whose_metadata_cannot_be_written_is_rejected(broker: Broker) -> None:
     broker.disk.fill()
     with pytest.raises(KafkaException) as refusal:
         create(broker.bootstrap, "another")
@@ -120,7 +120,7 @@ def test_a_failing_flush_makes_one_log_read_only_until_the_next_start(
     assert send(broker.bootstrap, "precious", 1, timeout_ms=1500) == 0
     assert "cannot flush precious-0" in caplog.text
     assert "a bug" not in caplog.text
-    # The record is in the log, although its producer was not told so.
+    # The record is in the log, although its producer got an error.
     assert len(read_all(broker.bootstrap, "precious", 0).values) == 4
     assert send(broker.bootstrap, TOPIC, 1) == 1
     broker.restart()

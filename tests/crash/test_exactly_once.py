@@ -53,7 +53,7 @@ def test_every_record_is_processed_once(seed: int, processors: int, tmp_path: Pa
 @pytest.mark.slow
 @pytest.mark.timeout(2 * FINISH_SECONDS)
 def test_every_record_is_copied_once_by_the_java_client(tmp_path: Path) -> None:
-    """It takes an epoch for each transaction, and its partitions join by being produced to."""
+    """The client bumps its epoch for each transaction, and partitions join with their first batch."""
     try:
         classpath = apache_kafka_classpath()
     except JarsUnavailable as missing:
@@ -74,7 +74,7 @@ def test_every_record_is_copied_once_by_the_java_client(tmp_path: Path) -> None:
 
 
 class Run:
-    """Records in the source, processors at work, somebody killed every moment, and the check."""
+    """Records in the source, processors at work, frequent kills of processors or broker, and the check."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Run:
     # Killing
 
     def _watch_over(self, seconds: float) -> None:
-        """Start again whichever processor has ended."""
+        """Restart the processors that have ended."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             for number, processor in enumerate(self._processors):

@@ -1,4 +1,4 @@
-"""An unreadable partition of an internal topic costs its own groups or transactional ids, and no others."""
+"""An unreadable partition of an internal topic affects only its own groups or transactional ids."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPIC = "orders"
 PARTITIONS = 5
 LOST = 3
 PATIENCE_SECONDS = 20
-# A client that has no coordinator tries again until this much time has passed.
+# A client without a coordinator retries for this long.
 SHORT_SECONDS = 1.0
 GROUPS = {f"group {number}": 100 + number for number in range(30)}
 IDS = [f"id {number}" for number in range(15)]
@@ -40,7 +40,7 @@ def broker() -> Iterator[Broker]:
 
 @contextmanager
 def unreadable(broker: Broker, topic: str) -> Iterator[None]:
-    """Restart the broker with one partition of a topic that cannot be opened, and afterwards repair it."""
+    """Restart the broker with one partition of a topic unreadable, and repair it afterwards."""
     checkpoint = broker.data_dir / f"{topic}-{LOST}" / "leader-epoch-checkpoint"
     broker.stop()
     content = checkpoint.read_bytes()

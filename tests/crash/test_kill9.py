@@ -1,6 +1,6 @@
 """A broker that is killed again and again under load loses nothing it has acknowledged, and repeats nothing.
 
-`MILLRACE_CRASH_SEEDS=100 pytest tests/crash` runs a hundred plans, MILLRACE_CRASH_FIRST_SEED says from where;
+`MILLRACE_CRASH_SEEDS=100 pytest tests/crash` runs a hundred plans, MILLRACE_CRASH_FIRST_SEED sets the first;
 a failing seed plays the same plan again.
 """
 
@@ -20,9 +20,9 @@ from .plan import BROKER_PROPERTIES, Plan, seeds
 from .stored import Stored, check_segments, read_all, watermarks
 
 TOPIC = "crashed"
-# The quicker the machine, the more segments there are, and one argument of a command takes 128 KB.
+# A fast machine writes many segments, and one argument of a command is limited to 128 KB.
 FILES_PER_DUMP = 500
-# How the broker, or Python for it, says that something went wrong which nobody thought of.
+# Log lines that show an unexpected error in the broker.
 BUGS = re.compile(r"a bug:|Traceback|Unhandled|Exception in callback|never retrieved|are missing")
 
 
@@ -32,7 +32,7 @@ def test_nothing_acknowledged_is_lost_or_repeated(seed: int, tmp_path: Path) -> 
 
 
 @pytest.mark.java
-def test_apaches_dump_tool_is_content_with_what_crashes_left(tmp_path: Path) -> None:
+def test_apaches_dump_tool_accepts_the_files_after_crashes(tmp_path: Path) -> None:
     try:
         apache_kafka_classpath()
     except JarsUnavailable as missing:
@@ -67,7 +67,7 @@ def crash_and_check(plan: Plan, data_dir: Path) -> None:
 
 
 class Crashes:
-    """One broker's lives and deaths."""
+    """One broker through its starts and kills."""
 
     def __init__(self, broker: BrokerProcess, plan: Plan) -> None:
         self._broker = broker
@@ -100,7 +100,7 @@ class Crashes:
             load.finish()
 
     def _check_ends(self, promised: list[int]) -> None:
-        """A log that has been opened again starts no earlier and ends no earlier than it did."""
+        """A reopened log starts no earlier and ends no earlier than before."""
         found = watermarks(self._broker.bootstrap, TOPIC, self._plan.partitions)
         for partition, (start, end) in found.items():
             assert end >= promised[partition], f"partition {partition} ends before what was acknowledged"

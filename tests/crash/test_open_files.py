@@ -1,4 +1,4 @@
-"""A broker that runs out of file descriptors serves those it has, says so, and recovers when it gets more."""
+"""A broker without free descriptors serves its connections, logs the shortage, and recovers later."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .stored import read_all
 TOPIC = "many-files"
 PARTITIONS = 10
 PATIENCE_SECONDS = 30
-# Left for it to open, once the limit is there.
+# Descriptors left for the broker under the limit.
 SPARE_FILES = 12
 
 
@@ -63,7 +63,7 @@ def stored_records(broker: BrokerProcess, patience_seconds: float = PATIENCE_SEC
     )
 
 
-def test_clients_without_a_descriptor_wait_and_the_others_are_served(broker: BrokerProcess) -> None:
+def test_new_clients_wait_for_a_descriptor_and_the_others_are_served(broker: BrokerProcess) -> None:
     limit_files(broker, SPARE_FILES)
     crowd = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(2 * SPARE_FILES)]
     try:
@@ -80,7 +80,7 @@ def test_clients_without_a_descriptor_wait_and_the_others_are_served(broker: Bro
     assert "Traceback" not in broker.log_file.read_text()
 
 
-def test_segments_that_cannot_be_opened_are_read_once_they_can(broker: BrokerProcess) -> None:
+def test_segments_are_read_as_soon_as_they_can_be_opened(broker: BrokerProcess) -> None:
     broker.restart()
     segments = len(list(broker.data_dir.glob(f"{TOPIC}-*/*.log")))
     assert segments > 3 * SPARE_FILES

@@ -23,7 +23,7 @@ def batch(number: int) -> memoryview:
 
 @pytest.mark.parametrize("clean", [False, True], ids=["killed", "stopped"])
 @pytest.mark.parametrize("rolled_after", [(), (1,), (4,), (5,), (2, 4), (1, 2, 3, 4, 5)], ids=str)
-def test_batches_are_known_again_wherever_segments_begin(
+def test_batches_are_recognized_wherever_segments_begin(
     rolled_after: Sequence[int], clean: bool, tmp_path: Path
 ) -> None:
     directory = tmp_path / "topic-0"

@@ -1,4 +1,4 @@
-"""A broker that cannot start says why and what to do, and disturbs nobody."""
+"""A broker that cannot start says why and what to do, and disturbs no other broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def send(broker: Broker, value: bytes) -> None:
     assert producer.flush(20) == 0
 
 
-def test_a_second_broker_on_a_data_directory_refuses_and_the_first_goes_on(tmp_path: Path) -> None:
+def test_a_second_broker_on_a_data_directory_fails_and_the_first_continues(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path) as first:
         send(first, b"before")
         with pytest.raises(StartupError) as refusal:

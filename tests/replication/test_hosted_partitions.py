@@ -1,4 +1,4 @@
-"""Partitions on their data directories: what is written down about them, and when."""
+"""Partitions on their data directories: the checkpoints, and when they are written."""
 
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def recovery_points(hosted: Hosted) -> str:
     return (hosted.node.directories[0] / "recovery-point-offset-checkpoint").read_text()
 
 
-def test_the_recovery_point_goes_back_before_the_log_is_cut(
+def test_the_recovery_point_goes_back_before_the_log_is_truncated(
     hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosted.partition.become_follower(1, OTHER)
@@ -65,7 +65,7 @@ def test_the_recovery_point_goes_back_before_the_log_is_cut(
     assert not list(hosted.partition.log.directory.glob("*.deleted"))
 
 
-def test_nothing_is_written_down_for_a_cut_of_unflushed_records(hosted: Hosted) -> None:
+def test_truncating_unflushed_records_writes_no_checkpoint(hosted: Hosted) -> None:
     hosted.partition.append(memoryview(batch(b"v")))
     hosted.partition.become_follower(1, OTHER)
     hosted.open.partitions.truncate(hosted.partition, 10)

@@ -1,4 +1,4 @@
-"""A partition with transactions: its markers, who hears of them, and which waiting fetches they end."""
+"""A partition with transactions: its markers, their listeners, and the parked fetches that they wake."""
 
 import asyncio
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ def test_a_marker_moves_the_last_stable_offset(partition: Partition) -> None:
     assert (partition.high_watermark, partition.last_stable_offset) == (3, 3)
 
 
-def test_whoever_asked_is_told_of_each_end(partition: Partition) -> None:
+def test_the_listener_is_notified_of_each_end(partition: Partition) -> None:
     ends: list[tuple[int, int, bool]] = []
     partition.on_marker = lambda *end: ends.append(end)
     send(partition, b"a")
@@ -82,7 +82,7 @@ def test_whoever_asked_is_told_of_each_end(partition: Partition) -> None:
     assert ends == [(1, 0, True), (2, 7, False)]
 
 
-def test_nobody_is_told_of_an_end_that_was_refused(partition: Partition) -> None:
+def test_the_listener_is_not_notified_of_a_rejected_end(partition: Partition) -> None:
     ends: list[tuple[int, int, bool]] = []
     partition.write_marker(1, 5, True, 3)
     partition.on_marker = lambda *end: ends.append(end)
@@ -96,7 +96,7 @@ def test_nobody_is_told_of_an_end_that_was_refused(partition: Partition) -> None
     assert ends == []
 
 
-def test_a_transactions_records_wake_only_readers_of_everything(
+def test_a_transactions_records_wake_only_read_uncommitted_fetches(
     partition: Partition, loop: asyncio.AbstractEventLoop
 ) -> None:
     everything = Fetcher(loop, partition, reads_committed=False)
@@ -104,14 +104,14 @@ def test_a_transactions_records_wake_only_readers_of_everything(
     send(partition, b"a")
     assert everything.is_answered
     assert not committed.is_answered
-    # What follows an open transaction is held back too.
+    # Records after an open transaction are held back too.
     partition.append(memoryview(batch(b"plain")))
     assert not committed.is_answered
     partition.write_marker(1, 0, True, 0)
     assert committed.is_answered
 
 
-def test_records_outside_of_transactions_wake_everybody(
+def test_records_outside_of_transactions_wake_every_fetch(
     partition: Partition, loop: asyncio.AbstractEventLoop
 ) -> None:
     committed = Fetcher(loop, partition, reads_committed=True)
@@ -119,7 +119,7 @@ def test_records_outside_of_transactions_wake_everybody(
     assert committed.is_answered
 
 
-def test_a_marker_counts_as_bytes_for_readers_of_everything(
+def test_a_marker_counts_as_bytes_for_read_uncommitted_fetches(
     partition: Partition, loop: asyncio.AbstractEventLoop
 ) -> None:
     size = send(partition, b"a")

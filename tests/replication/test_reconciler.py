@@ -27,7 +27,7 @@ HERE, ELSEWHERE = 1, 2
 
 
 class SlowNode:
-    """A broker whose logs open when the test says so; other work in threads is done at once."""
+    """A broker whose logs open when the test opens them; other work in threads is done at once."""
 
     def __init__(self, path: Path) -> None:
         self.log_dir = LogDir(path, Disk())
@@ -54,7 +54,7 @@ class SlowNode:
         return done
 
     def complete(self) -> None:
-        """Do the work that was begun last."""
+        """Do the work that was started last."""
         work, done = self.pending.pop()
         try:
             done.set_result(work())
@@ -118,7 +118,7 @@ def test_a_topic_can_be_created_while_others_are_recovered(slow: SlowNode) -> No
     assert slow.node.reconciler.opening == 2
 
 
-def test_others_have_their_turns_while_a_large_topic_is_created(slow: SlowNode) -> None:
+def test_other_work_gets_turns_while_a_large_topic_is_created(slow: SlowNode) -> None:
     creating = slow.loop.create_task(slow.node.metadata.create_topic("large", 3000))
     longest, began = 0.0, thread_time()
     since = began
@@ -126,7 +126,7 @@ def test_others_have_their_turns_while_a_large_topic_is_created(slow: SlowNode) 
         slow.run(asyncio.sleep(0))
         now = thread_time()
         longest, since = max(longest, now - since), now
-    # In one go it would be all of it. Nothing absolute: a busy machine makes every turn longer.
+    # Without turns, the longest would take it all. A ratio, because a busy machine makes every turn longer.
     assert longest < (thread_time() - began) / 3
     while slow.pending:
         slow.complete()
@@ -197,7 +197,7 @@ def test_a_stop_while_a_topic_is_created_is_clean(tmp_path: Path) -> None:
     slow = SlowNode(tmp_path)
     creating = slow.loop.create_task(slow.node.metadata.create_topic("orders", 2))
     slow.turn()
-    # One log is open, the other is not begun.
+    # One log is open, the other is still unopened.
     slow.complete()
     stopping = slow.loop.create_task(slow.node.stop())
     slow.turn()
@@ -223,7 +223,7 @@ def test_the_recovery_of_a_log_ends_between_two_segments_when_the_broker_stops(p
     assert next(answers, None) is None
 
 
-# What the image says of what was found
+# Opened logs in the image
 
 
 def test_a_log_that_cannot_be_opened_has_no_leader_in_the_image(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A partition with several replicas: its high watermark, who waits for it, and changes of its leader."""
+"""A partition with several replicas: its high watermark, waits for it, and changes of leader."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -104,7 +104,7 @@ def test_the_high_watermark_never_goes_back(partition: Partition) -> None:
     assert partition.high_watermark == 2
 
 
-def test_positions_of_an_earlier_epoch_say_nothing(partition: Partition) -> None:
+def test_positions_of_an_earlier_epoch_do_not_count(partition: Partition) -> None:
     for replica in (SECOND, THIRD):
         partition.record_fetch(replica, 0)
     append(partition)
@@ -145,7 +145,7 @@ def test_nothing_is_committed_while_too_few_replicas_are_in_sync(tmp_path: Path)
     partition.log.abandon()
 
 
-def test_no_more_replicas_are_asked_for_than_there_are(tmp_path: Path) -> None:
+def test_min_insync_replicas_requires_no_more_replicas_than_exist(tmp_path: Path) -> None:
     partition = new_partition(tmp_path, LogConfig(min_insync_replicas=3))
     partition.become_leader(0, (ME,), (ME,), node_id=ME)
     assert append(partition).resolved
@@ -182,7 +182,7 @@ def test_a_leader_that_resigns_fails_the_waits(partition: Partition) -> None:
     assert {error_of(wait) for wait in waits} == {Error.NOT_LEADER_OR_FOLLOWER}
 
 
-def test_waits_that_are_given_up_do_not_pile_up(partition: Partition) -> None:
+def test_cancelled_waits_do_not_pile_up(partition: Partition) -> None:
     append(partition)
     kept = partition.committed(1)
     for _ in range(1000):
@@ -207,7 +207,7 @@ def test_only_a_leader_appends(partition: Partition) -> None:
     assert refusal(lambda: append(partition)) is Error.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_leader_takes_nothing_from_another_and_cuts_nothing_off(partition: Partition) -> None:
+def test_a_leader_neither_appends_as_follower_nor_truncates(partition: Partition) -> None:
     append(partition)
     assert refusal(lambda: partition.append_as_follower(memoryview(b""), 5, 0)) is Error.FENCED_LEADER_EPOCH
     assert refusal(lambda: partition.truncate_to(0)) is Error.NOT_LEADER_OR_FOLLOWER
@@ -219,7 +219,7 @@ def test_a_response_of_an_earlier_leader_is_refused(partition: Partition) -> Non
     assert refusal(lambda: partition.append_as_follower(memoryview(b""), 6, 0)) is Error.FENCED_LEADER_EPOCH
 
 
-def test_a_follower_takes_over_the_leaders_high_watermark_as_far_as_it_is(
+def test_a_follower_adopts_the_leaders_high_watermark_up_to_its_own_end(
     partition: Partition, tmp_path: Path
 ) -> None:
     follower = new_partition(tmp_path / "follower")
@@ -235,7 +235,7 @@ def test_a_follower_takes_over_the_leaders_high_watermark_as_far_as_it_is(
     follower.log.abandon()
 
 
-def test_a_cut_takes_the_high_watermark_along(partition: Partition) -> None:
+def test_truncating_lowers_the_high_watermark(partition: Partition) -> None:
     partition.become_leader(6, ALL, (ME,), node_id=ME)
     for _ in range(3):
         append(partition)
@@ -279,11 +279,11 @@ def test_an_empty_log_has_no_record_of_any_epoch(partition: Partition) -> None:
     ("epoch", "end_offset", "cut"),
     [
         (2, 3, 3),  # The leader's epoch 2 ended earlier than ours.
-        (2, 9, 4),  # Ours ended earlier: the rest is of epochs that the leader does not know.
-        (1, 3, 2),  # Nothing of ours is of epoch 1: all we may share ends with epoch 0.
+        (2, 9, 4),  # Ours ended earlier: the rest belongs to epochs that the leader does not know.
+        (1, 3, 2),  # We have no records of epoch 1: the common part ends with epoch 0 at most.
     ],
 )
-def test_a_follower_cuts_where_the_logs_part(
+def test_a_follower_truncates_where_the_logs_diverge(
     partition: Partition, epoch: int, end_offset: int, cut: int
 ) -> None:
     for leader_epoch in (0, 0, 2, 2, 4, 4):

@@ -1,4 +1,4 @@
-"""What a broker does on the side, when something stands in its way."""
+"""A broker's background work, and failures in it."""
 
 import asyncio
 import logging
@@ -68,7 +68,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path / "data")
 
 
-async def test_what_is_dirty_for_long_enough_is_flushed(machine: Machine) -> None:
+async def test_records_are_flushed_after_flush_ms(machine: Machine) -> None:
     partition = machine.dirty("orders")
     await machine.upkeep.flush_due()
     machine.clock.advance(FLUSH_MS - 1)
@@ -79,7 +79,7 @@ async def test_what_is_dirty_for_long_enough_is_flushed(machine: Machine) -> Non
     assert partition.log.unflushed_messages == 0
 
 
-async def test_a_bulk_load_is_flushed_once_it_is_long_over(
+async def test_a_bulk_load_is_flushed_after_it_has_ended(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("millrace.replication.upkeep.BULK_BYTES", 4000)
@@ -95,7 +95,7 @@ async def test_a_bulk_load_is_flushed_once_it_is_long_over(
     assert partition.log.unflushed_messages == 0
 
 
-async def test_a_bulk_load_is_flushed_in_time_where_its_topic_asks_for_it(
+async def test_a_bulk_load_is_flushed_in_time_if_its_topic_sets_flush_ms(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("millrace.replication.upkeep.BULK_BYTES", 4000)
@@ -108,7 +108,7 @@ async def test_a_bulk_load_is_flushed_in_time_where_its_topic_asks_for_it(
     assert partition.log.unflushed_messages == 0
 
 
-async def test_a_partition_that_cannot_be_flushed_does_not_keep_others_from_it(
+async def test_a_partition_that_cannot_be_flushed_does_not_stop_other_flushes(
     machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken, sound = machine.dirty("broken"), machine.dirty("sound")
@@ -181,7 +181,7 @@ def test_a_deleted_sealed_segment_is_reported(machine: Machine, caplog: pytest.L
     assert f"{second.parent}: offsets 1 to 1 are missing" in caplog.text
 
 
-def test_retention_and_deleted_records_are_no_losses(
+def test_retention_and_deleted_records_are_not_reported_as_losses(
     machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill_segments(machine)
@@ -194,7 +194,7 @@ def test_retention_and_deleted_records_are_no_losses(
     assert "missing" not in caplog.text
 
 
-def test_gaps_that_compaction_may_have_left_are_no_losses(
+def test_gaps_that_compaction_may_have_left_are_not_reported_as_losses(
     machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, second, *_ = fill_segments(machine)
@@ -205,7 +205,7 @@ def test_gaps_that_compaction_may_have_left_are_no_losses(
     assert "missing" not in caplog.text
 
 
-def test_gaps_of_a_topic_that_was_compacted_once_are_no_losses(
+def test_gaps_of_a_formerly_compacted_topic_are_not_reported_as_losses(
     machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, second, *_ = fill_segments(machine)

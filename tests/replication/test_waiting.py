@@ -1,4 +1,4 @@
-"""The order in which fetches that waited are answered."""
+"""The order in which parked fetches are answered."""
 
 import asyncio
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def turn(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_until_complete(asyncio.sleep(0))
 
 
-def test_everyone_is_answered_on_the_next_turn(loop: asyncio.AbstractEventLoop, woken: Woken) -> None:
+def test_every_fetch_is_answered_on_the_next_turn(loop: asyncio.AbstractEventLoop, woken: Woken) -> None:
     answered: list[int] = []
     for number in range(5):
         woken.add(lambda number=number: answered.append(number))
@@ -34,7 +34,7 @@ def test_everyone_is_answered_on_the_next_turn(loop: asyncio.AbstractEventLoop, 
     assert answered == [0, 1, 2, 3, 4]
 
 
-def test_one_may_be_answered_at_once(loop: asyncio.AbstractEventLoop, woken: Woken) -> None:
+def test_one_fetch_may_be_answered_at_once(loop: asyncio.AbstractEventLoop, woken: Woken) -> None:
     answered: list[int] = []
     woken.answer_next()
     for number in range(3):
@@ -45,7 +45,7 @@ def test_one_may_be_answered_at_once(loop: asyncio.AbstractEventLoop, woken: Wok
     assert answered == [0, 1, 2]
 
 
-def test_an_answer_never_answers_another_within_itself(loop: asyncio.AbstractEventLoop, woken: Woken) -> None:
+def test_answers_are_never_nested(loop: asyncio.AbstractEventLoop, woken: Woken) -> None:
     depths: list[int] = []
     depth = 0
 
@@ -65,7 +65,7 @@ def test_an_answer_never_answers_another_within_itself(loop: asyncio.AbstractEve
     assert set(depths) == {1}
 
 
-def test_a_failing_answer_is_told_of_and_keeps_nobody_from_his(
+def test_a_failing_answer_is_logged_and_does_not_affect_others(
     loop: asyncio.AbstractEventLoop, woken: Woken, caplog: pytest.LogCaptureFixture
 ) -> None:
     answered: list[str] = []

@@ -1,4 +1,4 @@
-"""Producers, consumers and admin clients of aiokafka, and the steps that most tests take with them."""
+"""Producers, consumers and admin clients of aiokafka, and steps that most tests share."""
 
 import asyncio
 from typing import Any
@@ -57,7 +57,7 @@ class Clients:
         return values
 
     async def read(self, consumer: AIOKafkaConsumer, count: int) -> list[ConsumerRecord]:
-        """Read so many records; what the consumer raises goes through."""
+        """Read this many records; raises the consumer's error."""
         async with asyncio.timeout(SECONDS):
             return [await consumer.getone() for _ in range(count)]
 

@@ -18,7 +18,7 @@ async def numbers(clients: Clients, topic: str) -> str:
     return topic
 
 
-async def test_from_the_beginning_everything_comes_in_order(clients: Clients, numbers: str) -> None:
+async def test_reading_from_the_beginning_returns_everything_in_order(clients: Clients, numbers: str) -> None:
     consumer = await clients.consumer(numbers, offset=None, auto_offset_reset="earliest")
     records = await clients.read(consumer, 100)
     assert [record.offset for record in records] == list(range(100))

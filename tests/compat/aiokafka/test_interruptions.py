@@ -1,4 +1,4 @@
-"""aiokafka through restarts, recreated topics and lost answers: it goes on by itself."""
+"""aiokafka through restarts, recreated topics and lost responses: it recovers by itself."""
 
 import asyncio
 from typing import Any
@@ -10,11 +10,11 @@ from millrace.testing import Broker, drop_answer
 
 from .clients import SECONDS, Clients
 
-# A restarted broker is there at once: clients need not wait long before they try again.
+# A restarted broker is ready at once: clients need not wait long before they retry.
 EAGER: dict[str, Any] = {"retry_backoff_ms": 10, "metadata_max_age_ms": 200}
 
 
-async def test_clients_go_on_after_a_restart(own_broker: Broker, own_clients: Clients, topic: str) -> None:
+async def test_clients_continue_after_a_restart(own_broker: Broker, own_clients: Clients, topic: str) -> None:
     producer = await own_clients.producer(enable_idempotence=True, **EAGER)
     await producer.send_and_wait(topic, b"before")
     consumer = await own_clients.consumer(topic, fetch_max_wait_ms=50, **EAGER)
@@ -42,7 +42,7 @@ async def test_a_lost_answer_makes_no_duplicate(own_broker: Broker, own_clients:
 
 
 async def test_a_topic_recreated_under_a_producer_and_a_consumer(topic: str) -> None:
-    # Otherwise a client that asks between the deletion and the creation would create the topic itself.
+    # Otherwise a request between the deletion and the creation would create the topic.
     with Broker({"auto.create.topics.enable": "false"}) as broker:
         clients = Clients(broker)
         admin = await clients.admin()

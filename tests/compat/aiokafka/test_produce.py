@@ -28,7 +28,7 @@ async def test_key_value_headers_and_timestamp_come_back(clients: Clients, topic
     assert list(record.headers) == headers
 
 
-async def test_null_and_empty_are_not_the_same(clients: Clients, topic: str) -> None:
+async def test_null_and_empty_are_distinguished(clients: Clients, topic: str) -> None:
     producer = await clients.producer()
     pairs = [(b"key", None), (b"key", b""), (None, b"value"), (b"", b"value")]
     for key, value in pairs:
@@ -44,7 +44,7 @@ async def test_many_records_keep_their_order(clients: Clients, topic: str, idemp
     assert [record.value for record in records] == values
 
 
-async def test_a_record_just_under_the_limit_is_taken(clients: Clients, topic: str) -> None:
+async def test_a_record_just_under_the_limit_is_accepted(clients: Clients, topic: str) -> None:
     producer = await clients.producer(max_request_size=2_000_000, max_batch_size=2_000_000)
     value = bytes(range(256)) * 4090
     await producer.send_and_wait(topic, value)
@@ -52,7 +52,7 @@ async def test_a_record_just_under_the_limit_is_taken(clients: Clients, topic: s
     assert (await clients.read(consumer, 1))[0].value == value
 
 
-async def test_a_record_over_the_limit_is_refused_and_the_producer_goes_on(
+async def test_a_record_over_the_limit_is_rejected_and_the_producer_continues(
     clients: Clients, topic: str
 ) -> None:
     producer = await clients.producer(max_request_size=4_000_000, max_batch_size=4_000_000)
@@ -71,7 +71,7 @@ async def test_a_compacted_topic_refuses_records_without_a_key(
     assert (await producer.send_and_wait(topic, b"value", key=b"key")).offset == 0
 
 
-async def test_the_broker_s_time_counts_with_log_append_time(
+async def test_the_broker_s_time_applies_with_log_append_time(
     clients: Clients, create_topic: CreateTopic
 ) -> None:
     topic = create_topic(message_timestamp_type="LogAppendTime")
@@ -82,7 +82,7 @@ async def test_the_broker_s_time_counts_with_log_append_time(
     assert record.timestamp > 1_700_000_000_000
 
 
-async def test_a_batch_built_by_hand_is_taken(clients: Clients, topic: str) -> None:
+async def test_a_batch_built_by_hand_is_accepted(clients: Clients, topic: str) -> None:
     producer = await clients.producer()
     batch = producer.create_batch()
     for number in range(10):

@@ -1,4 +1,4 @@
-"""One Apache Kafka and one of our brokers for all tests here, which keep apart by the names they use."""
+"""One Apache Kafka and one of our brokers for all tests here, which use different names."""
 
 from collections.abc import Iterator
 
@@ -43,12 +43,12 @@ def twins() -> Iterator[Twins]:
 
 
 def _wait_for_coordinator(peer: Peer, key_type: int) -> None:
-    """The first to ask has the coordinator's topic created."""
+    """The first request creates the coordinator's topic."""
     asked = FindCoordinatorRequest(key="anybody", key_type=key_type)
     until(lambda: peer.ask(asked, 3).error_code == 0)
 
 
 def _wait_for_producer_ids(peer: Peer) -> None:
-    """Kafka's broker gets a block of them from its controller."""
+    """Kafka's broker gets a block of ids from its controller."""
     asked = InitProducerIdRequest(None, 0)
     until(lambda: peer.ask(asked, 4).error_code == 0)

@@ -1,4 +1,4 @@
-"""A transactional producer of both brokers, by hand: every step of it can be taken at the wrong time."""
+"""A transactional producer of both brokers, by hand: every step can be made at the wrong time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ...waiting import until
 from .twins import Asked, Peer, Twins, comparable
 
 TIMEOUT_MS = 60_000
-# From this version of EndTxn on, the answer names the epoch of the next transaction (KIP-890).
+# From this version of EndTxn on, the response has the epoch of the next transaction (KIP-890).
 NEXT_EPOCH_FROM = 5
 
 
@@ -44,7 +44,7 @@ class Producer:
     transactional_id: str
 
     def start(self) -> None:
-        """Get an id, or the next epoch; Kafka lets a producer wait while it aborts what it left open."""
+        """Get an id, or the next epoch; Kafka makes a producer wait while it aborts its open transaction."""
         asked = InitProducerIdRequest(self.transactional_id, TIMEOUT_MS)
         for peer in self.twins:
             until(partial(self._started, peer, asked))
@@ -126,7 +126,7 @@ class Producer:
 
 
 def agree_on_state(twins: Twins, producer: Producer, topic: str) -> None:
-    """What readers of both isolation levels and administrators see."""
+    """The state as readers of both isolation levels and administrators see it."""
     twins.agree(DescribeTransactionsRequest([producer.transactional_id]), 0)
     twins.agree(DescribeProducersRequest([TopicRequest(topic, [0, 1])]), 0)
     for isolation in (0, 1):

@@ -1,4 +1,4 @@
-"""Configs of topics and brokers: described and altered as Apache Kafka does it."""
+"""Configs of topics and brokers: described and altered as in Apache Kafka."""
 
 import pytest
 
@@ -21,7 +21,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 Resource = tuple[int, str]
 Op = tuple[str, int, str | None]
 
-# What the two are set to differently, what only we have, and what is read at our start only (GAPS.md).
+# Settings that differ between the two, that only we have, or that we read only at the start (GAPS.md).
 BROKERS_OWN = {
     *("advertised.listeners", "listeners", "listener.security.protocol.map", "inter.broker.listener.name"),
     *("controller.listener.names", "controller.quorum.voters", "process.roles", "log.dirs"),
@@ -96,7 +96,7 @@ def test_describing_brokers(twins: Twins) -> None:
 @pytest.mark.parametrize(
     "resource", [(BROKER, "9"), (BROKER, "x"), (LOGGER, "9"), (0, "x"), (1, "x"), (99, "x")]
 )
-def test_describing_what_is_not_there(twins: Twins, resource: Resource) -> None:
+def test_describing_unknown_resources(twins: Twins, resource: Resource) -> None:
     twins.agree_in_all(described((*resource, None)))
 
 
@@ -106,7 +106,7 @@ def test_listing_resources(twins: Twins) -> None:
     twins.agree(ListConfigResourcesRequest(), 0)
 
 
-# In this order: each starts from what the one before has left.
+# In this order: each starts from the result of the previous one.
 REPLACED: dict[str, dict[str, str | None]] = {
     "set": {"retention.ms": "777"},
     "unknown": {"no.such": "1"},
@@ -145,11 +145,11 @@ def test_replacing_with_one_config_twice(twins: Twins) -> None:
         ((0, "x"), {"retention.ms": "5"}),
     ],
 )
-def test_replacing_what_cannot_be(twins: Twins, resource: Resource, configs: dict[str, str | None]) -> None:
+def test_invalid_replacements(twins: Twins, resource: Resource, configs: dict[str, str | None]) -> None:
     twins.agree_in_all(replaced((resource, configs)))
 
 
-# In this order: each starts from what the one before has left.
+# In this order: each starts from the result of the previous one.
 ALTERED: dict[str, list[Op]] = {
     "set": [("retention.ms", SET, "777")],
     "deleted": [("retention.ms", DELETE, None)],
@@ -202,7 +202,7 @@ def test_altering(twins: Twins) -> None:
         ((99, "x"), ("a", SET, "5")),
     ],
 )
-def test_altering_what_cannot_be(twins: Twins, resource: Resource, op: Op) -> None:
+def test_invalid_alterations(twins: Twins, resource: Resource, op: Op) -> None:
     twins.agree_in_all(altered((resource, [op])))
 
 

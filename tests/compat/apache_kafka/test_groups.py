@@ -1,4 +1,4 @@
-"""Groups: joined, committed to, told of and deleted as Apache Kafka does it."""
+"""Groups: joined, committed to, described and deleted as in Apache Kafka."""
 
 from functools import partial
 from typing import Any
@@ -75,7 +75,7 @@ def joining(group: str, member_id: str = "", **details: Any) -> JoinGroupRequest
 
 
 def joined(twins: Twins, group: str, version: int) -> None:
-    """Let one member join; each of the two has its own id for it."""
+    """Let one member join; each broker has its own id for it."""
 
     def again(peer: Peer) -> JoinGroupRequest:
         return joining(group, peer.notes["joined"].member_id)
@@ -150,7 +150,7 @@ def test_the_life_of_a_member(twins: Twins) -> None:
         {"protocol_type": ""},
     ],
 )
-def test_joining_wrongly(twins: Twins, details: dict[str, Any]) -> None:
+def test_invalid_joins(twins: Twins, details: dict[str, Any]) -> None:
     for version in twins.versions(JoinGroupRequest):
         asked = joining(**{"group": "wrongly-joined"} | details)
         theirs, ours = (peer.ask(asked, version) for peer in twins)
@@ -309,12 +309,12 @@ def beat(group: str, member: str = "A" * 22, epoch: int = 0, **details: Any) -> 
         {"rack_id": ""},
     ],
 )
-def test_beating_wrongly(twins: Twins, details: dict[str, Any]) -> None:
+def test_invalid_heartbeats(twins: Twins, details: dict[str, Any]) -> None:
     asked = beat(**{"group": "wrongly-beaten"} | details)
     twins.agree_in_all(asked)
 
 
-def test_beating_into_the_wrong_kind_of_group(twins: Twins) -> None:
+def test_heartbeats_to_the_wrong_kind_of_group(twins: Twins) -> None:
     for peer in twins:
         assert peer.ask(beat("of-consumers"), 1).error_code == 0
     twins.agree_in_all(DescribeGroupsRequest(["of-consumers"]))

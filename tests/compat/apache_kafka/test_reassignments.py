@@ -1,4 +1,4 @@
-"""Reassignments and elections with one broker, ACLs without an authorizer: as Apache Kafka answers them."""
+"""Reassignments and elections with one broker, ACLs without an authorizer: as in Apache Kafka."""
 
 import pytest
 
@@ -75,7 +75,7 @@ def test_no_election_is_needed(twins: Twins) -> None:
     twins.agree_in_all(ElectLeadersRequest(PREFERRED, [TopicPartitions("led", [0])]))
 
 
-def test_an_election_of_all_partitions_tells_only_of_those_that_need_one(twins: Twins) -> None:
+def test_an_election_of_all_partitions_reports_only_those_that_need_one(twins: Twins) -> None:
     twins.create_topic("all-led", 2)
     for election in (PREFERRED, UNCLEAN):
         for peer in twins:

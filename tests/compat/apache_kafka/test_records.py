@@ -1,7 +1,7 @@
-"""Records: accepted, refused, found and read as Apache Kafka does it.
+"""Records: accepted, rejected, found and read as in Apache Kafka.
 
-Two things are not asked, since we answer them differently and say so in GAPS.md: batches whose records are
-not what the header says, and whose header lies about the largest timestamp.
+Two cases are left out, because we differ from Kafka and GAPS.md says so: batches whose records are
+not what the header says, and batches whose header has a wrong largest timestamp.
 """
 
 import time
@@ -59,18 +59,18 @@ GOOD = build_batch(records())
 
 
 def changed(batch: bytes = GOOD, **fields: int) -> bytes:
-    """With other header fields, and a checksum that fits."""
+    """With other header fields and a matching checksum."""
     return assemble(read_header(batch)._replace(**fields), batch[HEADER_BYTES:])
 
 
 def damaged(batch: bytes = GOOD, **fields: int) -> bytes:
-    """With other header fields that the checksum does not cover, or no longer fits."""
+    """With other header fields, which the checksum does not cover or no longer matches."""
     header = read_header(batch)._replace(**fields)
     return HEADER.pack(*header) + batch[HEADER_BYTES:]
 
 
 class Produced:
-    """What a produce request is for each of the two."""
+    """The produce request for each of the two brokers."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ def stored(peer: Peer, topic: str) -> list[bytes]:
 
 
 def agree_on_bytes(twins: Twins, topic: str) -> None:
-    """What is stored is the same to the byte."""
+    """Both store the same bytes."""
     theirs, ours = (stored(peer, topic) for peer in twins)
     assert ours == theirs
 
@@ -168,7 +168,7 @@ def test_every_codec_into_every_topic(twins: Twins, codec: Codec, prescribed: st
         agree_on_bytes(twins, topic)
 
 
-def test_whom_it_is_for_and_how_it_is_acknowledged(twins: Twins) -> None:
+def test_topics_partitions_and_acks(twins: Twins) -> None:
     twins.create_topic("addressed", 2, **FOREVER)
     for acks in (1, -1, 2, -2):
         agree_in_all(twins, Produced("addressed", GOOD, acks=acks))
@@ -184,7 +184,7 @@ def test_more_replicas_in_sync_than_there_are(twins: Twins) -> None:
         agree_in_all(twins, Produced("precious", GOOD, acks=acks))
 
 
-def test_what_the_topic_prescribes(twins: Twins) -> None:
+def test_configs_of_the_topic(twins: Twins) -> None:
     twins.create_topic("keyed", cleanup_policy="compact")
     twins.create_topic("small", max_message_bytes="200", **FOREVER)
     twins.create_topic("recent", message_timestamp_before_max_ms="60000", **FOREVER)
@@ -210,7 +210,7 @@ def test_what_the_topic_prescribes(twins: Twins) -> None:
                     assert told[1] == told[0], (topic, codec, version)
 
 
-# Accepted, most of them: what a broker keeps must be the same.
+# Most are accepted: both brokers must store the same.
 ODD_RECORDS = {
     "header without content": crafted.record(
         headers=crafted.varint(1) + crafted.field(b"name") + crafted.field(None)
@@ -279,7 +279,7 @@ def test_crafted_timestamps_into_a_compacted_topic(twins: Twins, case: str, code
 
 
 @pytest.mark.parametrize("offsets", crafted.WRONG_OFFSETS)
-def test_wrong_offsets_are_refused_where_kafka_fails_or_does_not_look(twins: Twins, offsets: str) -> None:
+def test_wrong_offsets_are_rejected_where_kafka_fails_or_does_not_check(twins: Twins, offsets: str) -> None:
     topic = f"offsets-{list(crafted.WRONG_OFFSETS).index(offsets)}"
     twins.create_topic(topic, cleanup_policy="compact")
     deltas = crafted.WRONG_OFFSETS[offsets]
@@ -355,7 +355,7 @@ def test_ends_of_leader_epochs(twins: Twins) -> None:
 
     for epoch in (-1, 0, 1, 5):
         twins.agree_in_all(asked("epochs", 0, -1, epoch))
-        # Nothing was written to this one; its leader's epoch is known all the same.
+        # Nothing was written to this one, but its leader's epoch is known.
         twins.agree_in_all(asked("epochs", 1, -1, epoch))
     for partition in ((0, 0, 0), (0, 5, 0), (9, -1, 0)):
         twins.agree_in_all(asked("epochs", *partition))
@@ -384,7 +384,7 @@ def test_deleting_records(twins: Twins) -> None:
 
 
 def test_reading(twins: Twins) -> None:
-    # Only whole batches are asked for: Kafka cuts the last one where the limit is, we leave it out.
+    # Only whole batches are requested: Kafka cuts the last one at the limit, we leave it out.
     twins.create_topic("read", **FOREVER)
     for _ in range(5):
         twins.agree(Produced("read", GOOD), 9)

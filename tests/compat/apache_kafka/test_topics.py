@@ -1,4 +1,4 @@
-"""Topics: created, told of, grown and deleted as Apache Kafka does it."""
+"""Topics: created, described, grown and deleted as in Apache Kafka."""
 
 from collections.abc import Callable
 
@@ -30,7 +30,7 @@ from .twins import Twins
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 TIMEOUT_MS = 10_000
-# Kafka names an id that the topic would have had.
+# Kafka returns an id that the topic would have had.
 NO_ID_BEFORE = 7
 TOPIC_IDS_FROM = 6
 NOBODYS_ID = b"nobody knows it."
@@ -76,8 +76,8 @@ CREATED: dict[str, Callable[[str], list[CreatableTopic]]] = {
     "assigned and replicated": lambda name: [new(name, -1, 1, on={0: [1]})],
     "assigned with a gap": lambda name: [new(name, -1, -1, on={0: [1], 2: [1]})],
     "assigned to one twice": lambda name: [new(name, -1, -1, on={0: [1, 1]})],
-    "assigned to a stranger": lambda name: [new(name, -1, -1, on={0: [9]})],
-    "assigned to nobody": lambda name: [new(name, -1, -1, on={0: []})],
+    "assigned to an unknown broker": lambda name: [new(name, -1, -1, on={0: [9]})],
+    "assigned to no broker": lambda name: [new(name, -1, -1, on={0: []})],
     "configured": lambda name: [new(name, retention_ms="1000", cleanup_policy="compact")],
     "compacted and deleted": lambda name: [new(name, cleanup_policy="compact,delete")],
     "unknown config": lambda name: [new(name, no_such="1")],
@@ -171,9 +171,9 @@ GROWN: dict[str, tuple[int, list[list[int]] | None]] = {
     "fewer": (1, None),
     "none": (0, None),
     "less than none": (-1, None),
-    "assigned to a stranger": (3, [[9]]),
+    "assigned to an unknown broker": (3, [[9]]),
     "assigned twice": (3, [[1, 1]]),
-    "assigned to nobody": (3, [[]]),
+    "assigned to no broker": (3, [[]]),
     "too few assigned": (4, [[1]]),
     "none assigned": (3, []),
     "one more": (3, None),

@@ -1,4 +1,4 @@
-"""Transactions: begun, written, ended and told of as Apache Kafka does it."""
+"""Transactions: begun, written, ended and described as in Apache Kafka."""
 
 from itertools import count
 
@@ -38,11 +38,11 @@ def producer(twins: Twins) -> Producer:
 @pytest.mark.parametrize(
     ("transactional_id", "timeout_ms"), [(None, 1), ("", 1), ("t", 0), ("t", -1), ("t", 10**9), (None, 0)]
 )
-def test_asking_for_an_id(twins: Twins, transactional_id: str | None, timeout_ms: int) -> None:
+def test_requesting_an_id(twins: Twins, transactional_id: str | None, timeout_ms: int) -> None:
     twins.agree_in_all(InitProducerIdRequest(transactional_id, timeout_ms))
 
 
-def test_asking_for_an_id_again(twins: Twins) -> None:
+def test_requesting_an_id_again(twins: Twins) -> None:
     for version in twins.versions(InitProducerIdRequest):
         name = f"again-{version}"
         for _ in range(2):
@@ -79,7 +79,7 @@ def test_a_transaction(twins: Twins, producer: Producer, topic: str, commit: boo
     agree_on_state(twins, producer, topic)
     for stable in (False, True):
         twins.agree(OffsetFetchRequest(group, fetched, require_stable=stable), 7)
-    # Said again it is the same; the opposite is too late.
+    # Repeating it succeeds; the opposite is too late.
     for ended in (commit, not commit):
         twins.agree(producer.ending(ended), 4)
     twins.agree(producer.writing(topic, 2), OLD_PRODUCE)
@@ -104,7 +104,7 @@ def test_ending_nothing(twins: Twins, producer: Producer) -> None:
             twins.agree(producer.ending(commit), version)
 
 
-def test_adding_wrongly(twins: Twins, producer: Producer, topic: str) -> None:
+def test_invalid_partitions_are_not_added(twins: Twins, producer: Producer, topic: str) -> None:
     ghost = Producer(twins, "ghost")
     for peer in twins:
         peer.notes["ghost"] = peer.notes[producer.transactional_id]
@@ -119,7 +119,7 @@ def test_adding_wrongly(twins: Twins, producer: Producer, topic: str) -> None:
         twins.agree(producer.adding({topic: [0]}, verify=True), version)
 
 
-def test_writing_wrongly(twins: Twins, producer: Producer, topic: str) -> None:
+def test_invalid_writes(twins: Twins, producer: Producer, topic: str) -> None:
     twins.agree(producer.adding({topic: [0]}), 3)
     twins.agree(producer.writing(topic, 0), OLD_PRODUCE)
     for wrong in (
@@ -133,7 +133,7 @@ def test_writing_wrongly(twins: Twins, producer: Producer, topic: str) -> None:
     agree_on_state(twins, producer, topic)
 
 
-def test_ending_and_committing_wrongly(twins: Twins, producer: Producer, topic: str) -> None:
+def test_invalid_ends_and_commits(twins: Twins, producer: Producer, topic: str) -> None:
     ghost = Producer(twins, "ghost")
     for peer in twins:
         peer.notes["ghost"] = peer.notes[producer.transactional_id]
@@ -151,7 +151,7 @@ def test_ending_and_committing_wrongly(twins: Twins, producer: Producer, topic: 
         twins.agree(producer.committing_offsets("some-group", topic, 9), version)
 
 
-def test_telling_of_transactions(twins: Twins) -> None:
+def test_describing_transactions(twins: Twins) -> None:
     twins.agree(DescribeTransactionsRequest(["ghost-of-a-ghost", ""]), 0)
     twins.agree(DescribeTransactionsRequest([]), 0)
     asked = [TopicRequest("never", [0]), TopicRequest("a b", [0])]

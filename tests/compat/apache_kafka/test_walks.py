@@ -1,4 +1,4 @@
-"""Random walks through the states of fetch sessions and transactions; a seed plays one again."""
+"""Random walks through the states of fetch sessions and transactions; a seed repeats a walk."""
 
 import random
 from collections.abc import Callable
@@ -22,7 +22,7 @@ FULL, CLOSING = 0, -1
 
 
 class Session:
-    """A fetch session with both brokers, and what a client may get wrong about it."""
+    """A fetch session with both brokers, with a client's possible mistakes."""
 
     def __init__(self, twins: Twins, seed: int) -> None:
         self.twins = twins
@@ -50,7 +50,7 @@ class Session:
         if answers[0].error_code or self.epoch == CLOSING:
             self.epoch = FULL
         else:
-            # The next one; sometimes one is left out, or a new session begins, or this one ends.
+            # The next epoch; sometimes an epoch is skipped, a new session begins, or this one ends.
             following = self.epoch + 1
             self.epoch = self.random.choices((following, following + 1, FULL, CLOSING), (86, 5, 5, 4))[0]
 
@@ -92,7 +92,7 @@ class Session:
 
 
 def told(peer: Peer, answer: Any, version: int) -> object:
-    """What a fetch response says of each partition; it may name a topic more than once."""
+    """The partitions of a fetch response, which may name a topic more than once."""
     names = {topic_id: topic for topic, topic_id in peer.topic_ids.items()}
     places = {
         (names[topic.topic_id] if version >= 13 else topic.topic, partition.partition_index): (
@@ -116,7 +116,7 @@ def test_fetch_sessions(twins: Twins, seed: int) -> None:
 
 
 class Transactions:
-    """A producer that does anything at any time; the one it has fenced speaks once in a while too."""
+    """A producer that does anything at any time; the producer it has fenced sends requests too."""
 
     def __init__(self, twins: Twins, name: str, *, epoch_per_transaction: bool) -> None:
         self.twins = twins
@@ -176,7 +176,7 @@ class Transactions:
             self.twins.agree(OffsetFetchRequest(self.group, fetched, require_stable=stable), 7)
 
     def whose(self) -> int:
-        """The epoch that is named, from the current one."""
+        """The epoch to send, derived from the current one."""
         return -1 if self.producer.epoch and self.random.random() < 0.15 else 0
 
 

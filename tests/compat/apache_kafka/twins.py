@@ -1,4 +1,4 @@
-"""Apache Kafka and this broker, asked the same: whatever a client may send, both answer alike."""
+"""Apache Kafka and this broker get the same requests, and must send the same responses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECONDS = 20.0
 CREATE_TOPICS_VERSION = 7
 LIST_OFFSETS_VERSION = 5
 
-# What no two brokers have in common, and what is said in our own words.
+# Fields that differ between any two brokers, and texts of our own.
 OF_ITS_OWN = frozenset(
     {"cluster_id", "host", "port", "log_dir", "total_bytes", "usable_bytes", "throttle_time_ms"}
     | {"error_message", "batch_index_error_message", "documentation", "client_host"}
@@ -36,7 +36,7 @@ CLOSED = "the connection was closed"
 
 
 class Peer:
-    """One of the two: its connection, the ids it gave to topics, and what a test wants to remember of it."""
+    """One of the two: its connection, its topic ids, and values that a test keeps for it."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -66,7 +66,7 @@ Asked: TypeAlias = Request | Callable[[Peer], Request]
 
 
 class Twins:
-    """Both brokers, kept in the same state by being asked the same."""
+    """Both brokers, kept in the same state by the same requests."""
 
     def __init__(self, kafka: Peer, ours: Peer) -> None:
         self.kafka = kafka
@@ -84,7 +84,7 @@ class Twins:
         )
 
     def agree(self, asked: Asked, version: int, note: str | None = None) -> Any:
-        """Ask both, in the same version, and compare what they say; our answer is returned."""
+        """Send a request to both, in the same version, and compare the responses; returns ours."""
         answers = []
         for peer in self:
             request = asked(peer) if callable(asked) else asked
@@ -97,7 +97,7 @@ class Twins:
         return answers[-1]
 
     def agree_soon(self, asked: Asked, version: int) -> None:
-        """The same, for what Kafka's broker hears from its controller a moment later."""
+        """The same, for changes that Kafka's broker gets from its controller a moment later."""
 
         def agreed() -> bool:
             try:
@@ -109,7 +109,7 @@ class Twins:
         until(agreed, SECONDS)
 
     def agree_in_all(self, asked: Request, since: int = 0) -> None:
-        """Ask both in every version that they speak."""
+        """Send a request to both in every version that they speak."""
         for version in self.versions(type(asked), since):
             self.agree(asked, version)
 
@@ -137,7 +137,7 @@ def _wait_for_leaders(peer: Peer, topic: str, partitions: int) -> None:
 
 
 def comparable(value: object) -> Any:
-    """A response without what is its broker's own. Lists lose their order, which is a map's."""
+    """A response without broker-specific fields. Lists are compared without order: Kafka's come from maps."""
     match value:
         case Struct():
             told = {
@@ -146,7 +146,7 @@ def comparable(value: object) -> Any:
                 if name not in OF_ITS_OWN
             }
             if told.get("error_code"):
-                # Kafka tells it in some refusals and not in others.
+                # Kafka sets it in some errors and not in others.
                 told.pop("log_start_offset", None)
             return told
         case list() if value and isinstance(value[0], Struct):

@@ -1,4 +1,4 @@
-"""Producers, consumers and admin clients of confluent-kafka, and the steps that most tests take with them."""
+"""Producers, consumers and admin clients of confluent-kafka, and steps that most tests share."""
 
 import time
 from typing import Any
@@ -38,11 +38,11 @@ class Clients:
 
     def _settings(self, settings: dict[str, Any]) -> dict[str, Any]:
         named = {key.replace("_", "."): value for key, value in settings.items()}
-        # A client that outlives its broker by a moment would fill the test's output.
+        # A client that outlives its broker would fill the test's output.
         return {"bootstrap.servers": self._broker.bootstrap, "log_level": 2} | named
 
     def deliver(self, producer: Producer, topic: str, value: bytes | None, **record: Any) -> Message:
-        """Produce one record and wait for its acknowledgement; what the client reports instead is raised."""
+        """Produce one record and wait for its acknowledgement; raises the client's error."""
         delivered: list[Message] = []
         failed: list[KafkaException] = []
 
@@ -77,7 +77,7 @@ class Clients:
         return values
 
     def read(self, consumer: Consumer, count: int) -> list[Message]:
-        """Read so many records; an error the consumer reports is raised."""
+        """Read this many records; raises the consumer's error."""
         messages: list[Message] = []
         deadline = time.monotonic() + SECONDS
         while len(messages) < count:
@@ -91,7 +91,7 @@ class Clients:
         return messages
 
     def await_end(self, consumer: Consumer) -> None:
-        """Poll until a consumer (with enable.partition.eof) says that it has reached the end."""
+        """Poll until a consumer (with enable.partition.eof) reports the end."""
         message = consumer.poll(SECONDS)
         assert message is not None, "the end was not told"
         assert message.error() is not None, f"a record came: {message.value()!r}"

@@ -29,7 +29,7 @@ from .clients import Clients
 
 
 def only(futures: dict[Any, Future[Any]]) -> Any:
-    """The one result of an admin call that concerns one thing."""
+    """The single result of an admin call for one resource."""
     (future,) = futures.values()
     return future.result(20)
 
@@ -61,7 +61,7 @@ def test_create_list_describe_and_delete_a_topic(admin: AdminClient, topic: str)
     ],
     ids=["bad name", "long name", "no partitions", "too many replicas", "bad config", "unknown config"],
 )
-def test_what_cannot_be_created_is_refused_with_kafka_s_code(
+def test_invalid_topics_are_rejected_with_kafka_s_code(
     admin: AdminClient, topic: str, wrong: dict[str, Any], error: int
 ) -> None:
     with pytest.raises(KafkaException) as refused:
@@ -81,7 +81,7 @@ def test_validating_creates_nothing(admin: AdminClient, topic: str) -> None:
     assert topic not in admin.list_topics(timeout=20).topics
 
 
-def test_a_replica_assignment_is_taken(admin: AdminClient, topic: str) -> None:
+def test_a_replica_assignment_is_accepted(admin: AdminClient, topic: str) -> None:
     node = next(iter(admin.list_topics(timeout=20).brokers))
     only(admin.create_topics([NewTopic(topic, 2, replica_assignment=[[node], [node]])]))
     partitions = admin.list_topics(timeout=20).topics[topic].partitions
@@ -97,7 +97,7 @@ def test_an_unknown_topic_can_neither_be_described_nor_deleted(admin: AdminClien
     assert code(refused) == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def test_partitions_can_be_added_but_not_taken_away(admin: AdminClient, create_topic: CreateTopic) -> None:
+def test_partitions_can_be_added_but_not_removed(admin: AdminClient, create_topic: CreateTopic) -> None:
     topic = create_topic(partitions=2)
     only(admin.create_partitions([NewPartitions(topic, 5)]))
     assert len(admin.list_topics(topic, timeout=20).topics[topic].partitions) == 5
@@ -107,7 +107,7 @@ def test_partitions_can_be_added_but_not_taken_away(admin: AdminClient, create_t
         assert code(refused) == KafkaError.INVALID_PARTITIONS
 
 
-def test_a_topic_s_configs_tell_where_they_come_from(admin: AdminClient, create_topic: CreateTopic) -> None:
+def test_a_topic_s_configs_have_their_sources(admin: AdminClient, create_topic: CreateTopic) -> None:
     topic = create_topic(retention_ms=1234)
     configs = only(admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]))
     assert configs["retention.ms"].value == "1234"
@@ -143,7 +143,7 @@ def test_single_configs_are_set_appended_to_subtracted_from_and_deleted(
     assert alter("retention.ms", None, AlterConfigOpType.DELETE) == "604800000"
 
 
-def test_nonsense_in_a_config_is_refused(admin: AdminClient, create_topic: CreateTopic) -> None:
+def test_an_invalid_config_is_rejected(admin: AdminClient, create_topic: CreateTopic) -> None:
     entry = ConfigEntry("retention.ms", "soon", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, create_topic(), incremental_configs=[entry])
     with pytest.raises(KafkaException) as refused:

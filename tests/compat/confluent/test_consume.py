@@ -24,17 +24,17 @@ def numbers(clients: Clients, topic: str) -> str:
     return topic
 
 
-def test_from_the_beginning_everything_comes_in_order(clients: Clients, numbers: str) -> None:
+def test_reading_from_the_beginning_returns_everything_in_order(clients: Clients, numbers: str) -> None:
     messages = clients.read(clients.consumer(numbers, offset=OFFSET_BEGINNING), 100)
     assert [message.offset() for message in messages] == list(range(100))
     assert [int(message.value()) for message in messages] == list(range(100))
 
 
-def test_a_given_offset_is_where_reading_begins(clients: Clients, numbers: str) -> None:
+def test_reading_begins_at_the_given_offset(clients: Clients, numbers: str) -> None:
     assert clients.read(clients.consumer(numbers, offset=57), 1)[0].value() == b"57"
 
 
-def test_from_the_end_only_new_records_come(clients: Clients, numbers: str) -> None:
+def test_reading_from_the_end_returns_only_new_records(clients: Clients, numbers: str) -> None:
     consumer = clients.consumer(numbers, offset=OFFSET_END, enable_partition_eof=True)
     clients.await_end(consumer)
     clients.deliver(clients.producer(), numbers, b"new")
@@ -128,7 +128,7 @@ def test_a_hundred_partitions_in_one_consumer(clients: Clients, create_topic: Cr
 def test_a_waiting_consumer_gets_a_record_at_once(clients: Clients, broker: Broker, topic: str) -> None:
     producer = clients.producer()
     clients.deliver(producer, topic, b"first")
-    # With a minute to wait in each fetch, only a wake-up brings the record in time.
+    # Each fetch waits for up to a minute: only a wake-up delivers the record in time.
     consumer = clients.consumer(topic, fetch_wait_max_ms=60_000, socket_timeout_ms=120_000)
     clients.read(consumer, 1)
     await_parked_fetch(broker, topic)
@@ -146,7 +146,7 @@ def await_parked_fetch(broker: Broker, topic: str) -> None:
         time.sleep(0.005)
 
 
-def test_a_fetch_waits_until_enough_bytes_are_there(clients: Clients, broker: Broker, topic: str) -> None:
+def test_a_fetch_waits_for_enough_bytes(clients: Clients, broker: Broker, topic: str) -> None:
     producer = clients.producer()
     clients.deliver(producer, topic, b"small")
     consumer = clients.consumer(
@@ -183,7 +183,7 @@ def test_a_consumer_may_create_the_topic_it_reads(clients: Clients, topic: str) 
     assert clients.read(consumer, 1)[0].value() == b"value"
 
 
-def test_a_consumer_does_not_create_topics_unless_asked(clients: Clients, topic: str) -> None:
+def test_a_consumer_creates_no_topics_by_default(clients: Clients, topic: str) -> None:
     consumer = clients.consumer(topic)
     consumer.poll(0)
     for _ in range(2):
@@ -195,7 +195,7 @@ def test_read_committed_sees_plain_records(clients: Clients, numbers: str) -> No
     assert len(clients.read(clients.consumer(numbers, isolation_level="read_committed"), 100)) == 100
 
 
-def test_the_end_of_a_partition_is_told(clients: Clients, numbers: str) -> None:
+def test_the_end_of_a_partition_is_reported(clients: Clients, numbers: str) -> None:
     consumer = clients.consumer(numbers, enable_partition_eof=True)
     clients.read(consumer, 100)
     clients.await_end(consumer)

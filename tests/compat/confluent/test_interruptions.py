@@ -1,4 +1,4 @@
-"""librdkafka through restarts, recreated topics and lost answers: it goes on by itself."""
+"""librdkafka through restarts, recreated topics and lost responses: it recovers by itself."""
 
 import threading
 import time
@@ -11,13 +11,13 @@ from millrace.testing import Broker, drop_answer
 from ..conftest import CreateTopic
 from .clients import Clients
 
-# A restarted broker is there at once: clients need not wait long before they try again.
+# A restarted broker is ready at once: clients need not wait long before they retry.
 EAGER = {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 50, "retry_backoff_ms": 10}
 EAGER_CONSUMER = EAGER | {"fetch_error_backoff_ms": 10, "fetch_wait_max_ms": 100}
 NOT_THERE = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
-def test_clients_go_on_after_a_restart(own_broker: Broker, own_clients: Clients, topic: str) -> None:
+def test_clients_continue_after_a_restart(own_broker: Broker, own_clients: Clients, topic: str) -> None:
     producer = own_clients.producer(**EAGER)
     own_clients.deliver(producer, topic, b"before")
     consumer = own_clients.consumer(topic, **EAGER_CONSUMER)
@@ -69,7 +69,7 @@ def test_a_lost_answer_makes_no_duplicate(own_broker: Broker, own_clients: Clien
 
 def test_a_topic_recreated_under_a_producer_and_a_consumer(topic: str) -> None:
     quick = EAGER | {"topic_metadata_refresh_interval_ms": 100, "topic_metadata_propagation_max_ms": 1}
-    # Otherwise a client that asks between the deletion and the creation would create the topic itself.
+    # Otherwise a request between the deletion and the creation would create the topic.
     with Broker({"auto.create.topics.enable": "false"}) as broker:
         clients = Clients(broker)
         admin = clients.admin()
@@ -88,7 +88,7 @@ def test_a_topic_recreated_under_a_producer_and_a_consumer(topic: str) -> None:
 
 
 def _deliver_when_found(clients: Clients, producer: Producer, topic: str, value: bytes) -> None:
-    """A producer that asks between the deletion and the creation may be told so."""
+    """Between the deletion and the creation, a producer may get an error."""
     deadline = time.monotonic() + 30
     while True:
         try:
@@ -100,7 +100,7 @@ def _deliver_when_found(clients: Clients, producer: Producer, topic: str, value:
 
 
 def _read_up_to(consumer: Consumer, value: bytes) -> None:
-    """Read over what was there before, and over the errors of the time between, to the wanted record."""
+    """Skip old records, and errors from between deletion and creation, up to the wanted record."""
     deadline = time.monotonic() + 30
     while True:
         assert time.monotonic() < deadline, f"{value!r} did not come"

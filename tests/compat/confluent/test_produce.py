@@ -38,7 +38,7 @@ def test_key_value_headers_and_timestamp_come_back(clients: Clients, topic: str)
     assert message.timestamp() == (TIMESTAMP_CREATE_TIME, 123_456_789)
 
 
-def test_null_and_empty_are_not_the_same(clients: Clients, topic: str) -> None:
+def test_null_and_empty_are_distinguished(clients: Clients, topic: str) -> None:
     producer = clients.producer()
     pairs = [(b"key", None), (b"key", b""), (None, b"value"), (b"", b"value"), (None, None)]
     for key, value in pairs:
@@ -64,13 +64,13 @@ def test_idempotent_producer_keeps_the_order_of_many_records(clients: Clients, t
     assert [message.value() for message in clients.read(clients.consumer(topic), 2000)] == values
 
 
-def test_a_record_just_under_the_limit_is_taken(clients: Clients, topic: str) -> None:
+def test_a_record_just_under_the_limit_is_accepted(clients: Clients, topic: str) -> None:
     value = bytes(range(256)) * 4090
     clients.deliver(clients.producer(message_max_bytes=2_000_000), topic, value)
     assert clients.read(clients.consumer(topic), 1)[0].value() == value
 
 
-def test_a_record_over_the_limit_is_refused_and_the_producer_goes_on(clients: Clients, topic: str) -> None:
+def test_a_record_over_the_limit_is_rejected_and_the_producer_continues(clients: Clients, topic: str) -> None:
     producer = clients.producer(message_max_bytes=4_000_000)
     with pytest.raises(KafkaException) as refused:
         clients.deliver(producer, topic, bytes(1_200_000))
@@ -78,7 +78,7 @@ def test_a_record_over_the_limit_is_refused_and_the_producer_goes_on(clients: Cl
     assert clients.deliver(producer, topic, b"small").offset() == 0
 
 
-def test_a_topic_s_own_limit_counts(clients: Clients, create_topic: CreateTopic) -> None:
+def test_a_topic_s_own_limit_applies(clients: Clients, create_topic: CreateTopic) -> None:
     producer = clients.producer(message_max_bytes=4_000_000)
     generous, narrow = create_topic(max_message_bytes=3_000_000), create_topic(max_message_bytes=1000)
     assert clients.deliver(producer, generous, bytes(2_500_000)).offset() == 0
@@ -96,7 +96,7 @@ def test_a_compacted_topic_refuses_records_without_a_key(clients: Clients, creat
     assert clients.deliver(producer, topic, b"value", key=b"key").offset() == 0
 
 
-def test_the_broker_s_time_counts_with_log_append_time(clients: Clients, create_topic: CreateTopic) -> None:
+def test_the_broker_s_time_applies_with_log_append_time(clients: Clients, create_topic: CreateTopic) -> None:
     topic = create_topic(message_timestamp_type="LogAppendTime")
     before = int(time.time() * 1000)
     acknowledged = clients.deliver(clients.producer(), topic, b"value", timestamp=42)

@@ -80,7 +80,7 @@ func configs(t *trial) {
 	expectConfig(t, "retention.ms", "12345678", kmsg.ConfigSourceDynamicTopicConfig)
 }
 
-// offsets checks that offsets are found by place and by time, and that deleted records are gone.
+// offsets checks that offsets are found by position and by time, and that deleted records are gone.
 func offsets(t *trial) {
 	t.create(1)
 	const count = 100
@@ -96,7 +96,7 @@ func offsets(t *trial) {
 	}
 	before := got(t.admin.ListOffsetsAfterMilli(t.ctx, millisecond(-1000), t.topic))
 	expectOffset(t, "a second before the first record", before, 0, millisecond(0))
-	// Where there is no such record, kadm asks for the end.
+	// If there is no such record, kadm requests the end.
 	never := got(t.admin.ListOffsetsAfterMilli(t.ctx, millisecond(count), t.topic))
 	expectOffset(t, "after the last record", never, count, -1)
 
@@ -114,7 +114,7 @@ func offsets(t *trial) {
 	expectError("delete records beyond the end", beyond.Error(), kerr.OffsetOutOfRange)
 }
 
-// topics asks for topics, or all; a new client does not answer from what it remembers.
+// topics describes the named topics, or all; a new client has no cached metadata.
 func (t *trial) topics(names ...string) kadm.TopicDetails {
 	return got(kadm.NewClient(t.client()).ListTopics(t.ctx, names...))
 }
@@ -125,7 +125,7 @@ func (t *trial) describe() kadm.TopicDetail {
 	return details[t.topic]
 }
 
-// lists tells whether the topic is among all topics.
+// lists reports whether the topic is among all topics.
 func (t *trial) lists() bool {
 	return t.topics().Has(t.topic)
 }
@@ -139,7 +139,7 @@ func millisecond(number int) int64 {
 	return firstTimestamp.Add(time.Duration(number) * time.Millisecond).UnixMilli()
 }
 
-// expectError fails unless an action was refused with the right error.
+// expectError fails unless an action was rejected with the right error.
 func expectError(action string, seen, right error) {
 	if !errors.Is(seen, right) {
 		fail("%s: %v, expected %v", action, seen, right)

@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A codec is how franz-go is told to use it, and its number in a record batch.
+// A codec is a setting of franz-go, and its number in a record batch.
 type codec struct {
 	setting kgo.CompressionCodec
 	number  uint8
@@ -42,7 +42,7 @@ func compression(name string) func(*trial) {
 				fail("headers of record %d: %#v, expected %#v", number, record.Headers, right.Headers)
 			}
 			expect("timestamp", record.Timestamp.UnixMilli(), right.Timestamp.UnixMilli())
-			// A batch that does not shrink stays as it is; this one does.
+			// A batch that does not shrink is not compressed; this one shrinks.
 			if len(record.Value) > 1000 {
 				expect("codec", record.Attrs.CompressionType(), codecs[name].number)
 			}
@@ -81,7 +81,7 @@ func kindsOfRecords() []*kgo.Record {
 	return records
 }
 
-// same tells whether two byte strings are equal, and nothing differs from empty.
+// same reports whether two byte strings are equal; nil differs from empty.
 func same(one, other []byte) bool {
 	return (one == nil) == (other == nil) && bytes.Equal(one, other)
 }

@@ -11,14 +11,14 @@ import (
 
 const groupPartitions = 4
 
-// A member is a consumer of the trial's group that notes which partitions it has.
+// A member is a consumer of the trial's group that keeps track of its partitions.
 type member struct {
 	*kgo.Client
 	lock  sync.Mutex
 	owned map[int32]bool
 }
 
-// A protocol is how members join, and what the broker then calls their group.
+// A protocol is the way members join, and the group type that the broker reports.
 type protocol struct {
 	settings []kgo.Opt
 	kind     string
@@ -71,7 +71,7 @@ func group(t *trial, protocol protocol, assignor string) {
 	expect("members after one left", members, 1)
 }
 
-// join adds a member to the group, which tells of changes to its partitions.
+// join adds a member to the group, which reports changes to its partitions.
 func (t *trial) join(protocol protocol, changes chan<- struct{}) *member {
 	m := &member{owned: map[int32]bool{}}
 	note := func(owned bool) func(context.Context, *kgo.Client, map[string][]int32) {
@@ -103,7 +103,7 @@ func (t *trial) join(protocol protocol, changes chan<- struct{}) *member {
 	return m
 }
 
-// await waits until something is true of the members' partitions.
+// await waits until a condition holds for the members' partitions.
 func (t *trial) await(changes <-chan struct{}, what string, isTrue func() bool) {
 	for !isTrue() {
 		select {
@@ -128,7 +128,7 @@ func (m *member) count() int {
 	return len(m.partitions())
 }
 
-// shared tells whether two members have half of the partitions each, and together all.
+// shared reports whether two members have half of the partitions each, and together all.
 func shared(one, other *member) bool {
 	all := slices.Concat(one.partitions(), other.partitions())
 	slices.Sort(all)

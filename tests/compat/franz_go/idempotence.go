@@ -12,7 +12,7 @@ import (
 func idempotence(t *trial) {
 	const partitions, each = 3, 400
 	t.create(partitions)
-	// After a lost answer the client waits for new metadata.
+	// After a lost response the client waits for new metadata.
 	producer := t.producer(kgo.ProducerBatchMaxBytes(2000), kgo.MetadataMinAge(50*time.Millisecond))
 	sent := numbered(partitions*each, partitions)
 	t.produce(producer, sent)

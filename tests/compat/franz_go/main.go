@@ -1,4 +1,4 @@
-// Uses franz-go as an application would: makes the named check, and says what was wrong if it fails.
+// Uses franz-go as an application would: makes the named check, and reports the error if it fails.
 //
 // Without arguments it lists the checks it knows.
 package main

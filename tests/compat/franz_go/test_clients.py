@@ -1,4 +1,4 @@
-"""franz-go, the Go client, in an application: a program makes each check and says what was wrong."""
+"""franz-go, the Go client, in an application: a program makes each check and reports failures."""
 
 import subprocess
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 from millrace.testing import Broker, drop_answer
 
 SECONDS = 60
-# Members learn of a change without having to wait for seconds.
+# Members notice a change within milliseconds instead of seconds.
 PROPERTIES = {
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.assignment.interval.ms": "100",
@@ -43,7 +43,7 @@ def test_client_works_as_with_apache_kafka(program: Path, broker: Broker, topic:
     run(program, check, broker.bootstrap, topic)
 
 
-def test_records_are_written_once_though_answers_get_lost(
+def test_records_are_written_once_although_responses_get_lost(
     program: Path, own_broker: Broker, topic: str
 ) -> None:
     own_broker.on("Produce", drop_answer(times=1))
@@ -55,7 +55,7 @@ def test_every_check_of_the_program_is_made(program: Path) -> None:
 
 
 def run(program: Path, *arguments: str) -> str:
-    """What the program prints; fails with its message if a check does."""
+    """The program's output; fails with its message if a check fails."""
     done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

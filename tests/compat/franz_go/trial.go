@@ -13,10 +13,10 @@ import (
 
 const patience = 30 * time.Second
 
-// firstTimestamp is old enough not to lie in the future, young enough for every retention.
+// firstTimestamp is in the past, but recent enough for every retention.
 var firstTimestamp = time.UnixMilli(time.Now().UnixMilli() - 600_000)
 
-// A trial is one check under way: a broker, a topic name that nobody else uses, and the clients made so far.
+// A trial is one check: a broker, an unused topic name, and the clients made so far.
 type trial struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -33,7 +33,7 @@ func newTrial(bootstrap, topic string) *trial {
 	return t
 }
 
-// fail ends the process with what was wrong.
+// fail ends the process with an error message.
 func fail(format string, values ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", values...)
 	os.Exit(1)
@@ -46,13 +46,13 @@ func must(err error, action string) {
 	}
 }
 
-// got is what an action returned; it fails unless the action succeeded.
+// got returns the result of an action; it fails unless the action succeeded.
 func got[T any](result T, err error) T {
 	must(err, fmt.Sprintf("get %T", result))
 	return result
 }
 
-// expect fails unless what was seen is what is right.
+// expect fails unless the actual value is the expected one.
 func expect[T comparable](what string, seen, right T) {
 	if seen != right {
 		fail("%s: %v, expected %v", what, seen, right)
@@ -125,7 +125,7 @@ func numbered(count int, partitions int32) []*kgo.Record {
 	return records
 }
 
-// values lists what is in records.
+// values lists the values of records.
 func values(records []*kgo.Record) []string {
 	listed := make([]string, len(records))
 	for number, record := range records {

@@ -14,7 +14,7 @@ _numbers = itertools.count(1)
 
 
 class Groups:
-    """Makes topics and members of groups for one client, and closes what is left open."""
+    """Makes topics and members of groups for one client, and closes those left open."""
 
     def __init__(self, broker: Broker, client: str) -> None:
         self.broker = broker

@@ -1,4 +1,4 @@
-"""Consumers of every Python client behind one face, so that each behaviour is tested with each of them."""
+"""Consumers of every Python client behind one interface, so that each behaviour is tested with each."""
 
 import asyncio
 import threading
@@ -14,10 +14,10 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 
 SECONDS = 30.0
 POLL_SECONDS = 0.05
-# kafka-python 3.0 loses an assignment whose JoinGroup is answered just after a poll ran out of time. It joins
-# again when its topic's metadata comes, 100 ms after the start: a poll must not end around then.
+# kafka-python 3.0 loses an assignment whose JoinGroup is answered just after a poll timed out. It joins
+# again when its topic's metadata arrives, 100 ms after the start: a poll must not end around then.
 KAFKA_PYTHON_POLL_SECONDS = 0.35
-# Members hear of a rebalance soon; of those that are to die, the death is found within a test's patience.
+# Members notice a rebalance soon, and members that die are noticed within a test's timeout.
 SESSION = {"session_timeout_ms": 20_000, "heartbeat_interval_ms": 200}
 SHORT_SESSION = {"session_timeout_ms": 1_000, "heartbeat_interval_ms": 200}
 
@@ -42,7 +42,7 @@ class GroupConsumer(ABC):
 
     @abstractmethod
     def commit(self, offsets: dict[int, int] | None = None) -> None:
-        """Commit these offsets, or where it has read to."""
+        """Commit these offsets, or the current positions."""
 
     @abstractmethod
     def committed(self, partition: int) -> int | None: ...
@@ -159,7 +159,7 @@ class KafkaPython(GroupConsumer):
 
 
 class Aiokafka(GroupConsumer):
-    """Runs on a loop in a thread of its own, where its heartbeats go on between polls."""
+    """Runs on a loop in its own thread, so that heartbeats continue between polls."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, settings: dict[str, Any]) -> None:
         self._topic = topic
@@ -223,7 +223,7 @@ CLIENTS: dict[str, type[Any]] = {
 
 
 def poll_until(consumers: Iterable[GroupConsumer], done: Callable[[], bool]) -> list[Record]:
-    """Let consumers poll in turn until something is so; what they have read meanwhile."""
+    """Let consumers poll in turn until a condition holds; returns the records they have read."""
     consumers = list(consumers)
     records: list[Record] = []
     deadline = time.monotonic() + SECONDS
@@ -235,7 +235,7 @@ def poll_until(consumers: Iterable[GroupConsumer], done: Callable[[], bool]) -> 
 
 
 def read(consumers: Iterable[GroupConsumer], count: int) -> list[Record]:
-    """Read so many records with all of the consumers together."""
+    """Read this many records with all consumers together."""
     consumers = list(consumers)
     records: list[Record] = []
     deadline = time.monotonic() + SECONDS
@@ -247,7 +247,7 @@ def read(consumers: Iterable[GroupConsumer], count: int) -> list[Record]:
 
 
 def share(consumers: Iterable[GroupConsumer], partitions: int) -> list[Record]:
-    """Let consumers poll until they have the partitions divided among all of them; what they read."""
+    """Let consumers poll until the partitions are divided among all of them; returns the records read."""
     consumers = list(consumers)
 
     def is_divided() -> bool:

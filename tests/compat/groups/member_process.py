@@ -1,4 +1,4 @@
-"""A member in a process of its own, to be killed: CLIENT BOOTSTRAP TOPIC GROUP; tells when it has joined."""
+"""A member in its own process, to be killed: CLIENT BOOTSTRAP TOPIC GROUP; prints when it has joined."""
 
 import sys
 

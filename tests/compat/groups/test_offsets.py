@@ -1,4 +1,4 @@
-"""Where a group goes on: commits by hand and by time, rewinding, and what a crash means for each way."""
+"""Positions of a group: manual and periodic commits, rewinding, and the effect of a crash on each."""
 
 import time
 
@@ -8,7 +8,7 @@ from .consumers import poll_until, read
 BY_HAND = {"enable_auto_commit": False}
 
 
-def test_a_group_goes_on_where_it_committed(groups: Groups, group: str) -> None:
+def test_a_group_continues_from_its_committed_offsets(groups: Groups, group: str) -> None:
     topic = groups.topic(partitions=1)
     groups.fill(topic, 10, partitions=1)
     first = groups.join(topic, group, **BY_HAND)
@@ -20,7 +20,7 @@ def test_a_group_goes_on_where_it_committed(groups: Groups, group: str) -> None:
     assert [record.offset for record in read([second], 6)] == [4, 5, 6, 7, 8, 9]
 
 
-def test_offsets_are_committed_by_time(groups: Groups, group: str) -> None:
+def test_offsets_are_committed_periodically(groups: Groups, group: str) -> None:
     topic = groups.topic(partitions=1)
     groups.fill(topic, 5, partitions=1)
     consumer = groups.join(topic, group, enable_auto_commit=True, auto_commit_interval_ms=100)

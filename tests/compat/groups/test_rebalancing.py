@@ -1,4 +1,4 @@
-"""Members of a group share its partitions, and share them anew when one comes, leaves or dies."""
+"""Members of a group share its partitions, and share them again when one joins, leaves or dies."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ def test_one_member_owns_everything(groups: Groups, group: str) -> None:
     assert consumer.assignment() == {0, 1, 2, 3}
 
 
-def test_a_newcomer_gets_its_part(groups: Groups, group: str) -> None:
+def test_a_new_member_gets_its_share(groups: Groups, group: str) -> None:
     topic = groups.topic()
     first = groups.join(topic, group)
     poll_until([first], lambda: len(first.assignment()) == 4)
@@ -38,7 +38,7 @@ def test_a_newcomer_gets_its_part(groups: Groups, group: str) -> None:
     assert sorted(int(record.value) for record in records) == list(range(40))
 
 
-def test_who_is_left_takes_over_from_who_leaves(groups: Groups, group: str) -> None:
+def test_remaining_members_take_over_from_one_that_leaves(groups: Groups, group: str) -> None:
     topic = groups.topic()
     first, second = groups.join(topic, group), groups.join(topic, group)
     share([first, second], 4)
@@ -48,7 +48,7 @@ def test_who_is_left_takes_over_from_who_leaves(groups: Groups, group: str) -> N
     assert len(read([second], 20)) == 20
 
 
-def test_who_is_left_takes_over_from_who_dies(groups: Groups, group: str) -> None:
+def test_remaining_members_take_over_from_one_that_dies(groups: Groups, group: str) -> None:
     topic = groups.topic()
     first, second = groups.join(topic, group, **SHORT_SESSION), groups.join(topic, group)
     share([first, second], 4)
@@ -57,7 +57,7 @@ def test_who_is_left_takes_over_from_who_dies(groups: Groups, group: str) -> Non
     poll_until([second], lambda: len(second.assignment()) == 4)
 
 
-def test_a_member_too_many_waits_idle(groups: Groups, group: str) -> None:
+def test_a_surplus_member_is_idle(groups: Groups, group: str) -> None:
     topic = groups.topic(partitions=1)
     first, second = groups.join(topic, group), groups.join(topic, group)
     poll_until([first, second], lambda: len(first.assignment() | second.assignment()) == 1)
@@ -104,7 +104,7 @@ def test_a_static_member_comes_back_to_its_partitions(groups: Groups, group: str
     assert joins == ["one"], "the group was rebalanced"
 
 
-def test_a_killed_process_is_found(groups: Groups, group: str) -> None:
+def test_a_killed_process_is_detected(groups: Groups, group: str) -> None:
     topic = groups.topic()
     command = [sys.executable, str(PROCESS), groups.client, groups.broker.bootstrap, topic, group]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:

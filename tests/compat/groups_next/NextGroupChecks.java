@@ -73,7 +73,7 @@ public final class NextGroupChecks {
             admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(6))).all().get();
             return share(6);
         });
-        check("who is left has everything", () -> {
+        check("the remaining member has everything", () -> {
             leave(members.get(2));
             leave(members.get(1));
             return share(6);
@@ -98,10 +98,10 @@ public final class NextGroupChecks {
                         .all().get().stream().anyMatch(group -> group.groupId().equals("sharing")));
         check("delete a group in use", () -> admin.deleteConsumerGroups(List.of("sharing")).all().get());
         leaveAll();
-        check("describe a group that nobody uses", () -> describe("sharing").state());
+        check("describe an empty group", () -> describe("sharing").state());
         check("its offsets are there", () ->
                 admin.listConsumerGroupOffsets("sharing").partitionsToOffsetAndMetadata().get().size() > 0);
-        check("delete a group that nobody uses", () -> admin.deleteConsumerGroups(List.of("sharing")).all().get());
+        check("delete an empty group", () -> admin.deleteConsumerGroups(List.of("sharing")).all().get());
     }
 
     private void statics() {
@@ -151,7 +151,7 @@ public final class NextGroupChecks {
             return members.stream().allMatch(member -> indexes(member, "matched-1").equals(indexes(member, "matched-2")));
         });
         leaveAll();
-        check("an assignor nobody has", () -> {
+        check("an unknown assignor", () -> {
             KafkaConsumer<String, String> member = join("odd", Map.of("group.remote.assignor", "odd"), topic);
             return pollUntil(() -> !member.assignment().isEmpty());
         });

@@ -13,14 +13,14 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def next_broker() -> Iterator[Broker]:
-    """A broker whose groups move quickly."""
+    """A broker whose groups rebalance quickly."""
     with Broker(QUICK) as broker:
         yield broker
 
 
 @pytest.fixture
 def crew(next_broker: Broker) -> Iterator[Crew]:
-    """Members of a group that nobody else uses."""
+    """Members of the test's own group."""
     crew = Crew(next_broker, f"crew-{next(_numbers)}")
     yield crew
     crew.close()

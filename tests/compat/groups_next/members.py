@@ -1,4 +1,4 @@
-"""Members of one group, each a consumer of confluent-kafka, polled in turn until something is true."""
+"""Members of one group, each a consumer of confluent-kafka, polled in turn until a condition holds."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from millrace.testing import Broker
 
 SECONDS = 30.0
 POLL_SECONDS = 0.02
-# Nobody has to wait for a heartbeat for seconds.
+# Tests need not wait seconds for a heartbeat.
 QUICK = {
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.session.timeout.ms": "6000",
@@ -20,7 +20,7 @@ QUICK = {
 
 
 class GroupMember:
-    """One consumer, of either protocol; every partition it ever had and every record it read is noted."""
+    """One consumer of either protocol; keeps every partition it has owned and every record it has read."""
 
     def __init__(self, broker: Broker, group: str, subscription: list[str], settings: dict[str, Any]) -> None:
         self.owned: set[tuple[str, int]] = set()
@@ -87,7 +87,7 @@ class Crew:
         member.close()
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Poll everybody until it is true."""
+        """Poll all members until the condition holds."""
         deadline = time.monotonic() + SECONDS
         while not condition():
             assert time.monotonic() < deadline, (
@@ -97,7 +97,7 @@ class Crew:
                 member.poll()
 
     def share(self, partitions: int) -> None:
-        """Until all partitions are had, by everybody about as many."""
+        """Poll until all partitions are owned, spread evenly over the members."""
 
         def is_shared() -> bool:
             loads = [len(member.owned) for member in self.members]

@@ -1,4 +1,4 @@
-"""The consumer protocol with librdkafka: joining, sharing, statics, regexes, and groups of both protocols."""
+"""The consumer protocol with librdkafka: joining, sharing, static members, regexes, mixed groups."""
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewPartitions
@@ -14,7 +14,7 @@ def describe(crew: Crew) -> ConsumerGroupDescription:
     return admin.describe_consumer_groups([crew.group])[crew.group].result(20)
 
 
-def test_members_share_a_topic_and_what_they_leave(crew: Crew, topic: str) -> None:
+def test_members_share_a_topic_and_take_over_from_members_that_leave(crew: Crew, topic: str) -> None:
     fill(crew.broker, topic, 40)
     first = crew.join(topic)
     crew.until(lambda: len(first.read) == 40, "everything read")
@@ -27,7 +27,7 @@ def test_members_share_a_topic_and_what_they_leave(crew: Crew, topic: str) -> No
     assert len(second.owned) == 4
 
 
-def test_offsets_are_committed_and_taken_up_by_the_next(crew: Crew, topic: str) -> None:
+def test_the_next_member_continues_from_committed_offsets(crew: Crew, topic: str) -> None:
     fill(crew.broker, topic, 20)
     first = crew.join(topic, enable_auto_commit=False)
     crew.until(lambda: len(first.read) == 20, "everything read")
@@ -89,7 +89,7 @@ def test_new_partitions_are_found(crew: Crew, topic: str) -> None:
     crew.share(6)
 
 
-def test_a_group_goes_over_to_the_new_protocol_and_back_member_by_member(crew: Crew, topic: str) -> None:
+def test_a_group_converts_to_the_new_protocol_and_back_member_by_member(crew: Crew, topic: str) -> None:
     old = [crew.join_classic(topic) for _ in range(2)]
     crew.share(4)
     assert describe(crew).type is ConsumerGroupType.CLASSIC
@@ -111,7 +111,7 @@ def test_a_group_goes_over_to_the_new_protocol_and_back_member_by_member(crew: C
     assert describe(crew).type is ConsumerGroupType.CLASSIC
 
 
-def test_nothing_is_lost_or_read_twice_by_going_over(crew: Crew, topic: str) -> None:
+def test_nothing_is_lost_or_read_twice_by_converting(crew: Crew, topic: str) -> None:
     fill(crew.broker, topic, 100)
     old = crew.join_classic(topic)
     crew.until(lambda: len(old.read) == 100, "everything read")

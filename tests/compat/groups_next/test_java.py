@@ -16,20 +16,20 @@ pytestmark = pytest.mark.java
 
 PROGRAM = Path(__file__).with_name("NextGroupChecks.java")
 
-# What the same program sees with Apache Kafka 4.3.1, an error by the client's exception.
+# Results of the same program with Apache Kafka 4.3.1; errors are named by the client's exception.
 EXPECTED = {
     "the first member reads everything": "40",
     "two members share": "[2, 2]",
     "three members share": "[1, 1, 2]",
     "new partitions are shared": "[2, 2, 2]",
-    "who is left has everything": "[6]",
+    "the remaining member has everything": "[6]",
     "committed offsets": "seven",
     "describe a group in use": "Consumer Stable uniform 1 member with 6",
     "list consumer groups by type": "true",
     "delete a group in use": "GroupNotEmptyException",
-    "describe a group that nobody uses": "Empty",
+    "describe an empty group": "Empty",
     "its offsets are there": "true",
-    "delete a group that nobody uses": "null",
+    "delete an empty group": "null",
     "static members share": "[2, 2]",
     "a static member that is back has what it had": "true",
     "the same instance twice": "UnreleasedInstanceIdException",
@@ -37,7 +37,7 @@ EXPECTED = {
     "a broker's pattern": "[8]",
     "a pattern that makes no sense": "InvalidRegularExpression",
     "the range assignor": "true",
-    "an assignor nobody has": "UnsupportedAssignorException",
+    "an unknown assignor": "UnsupportedAssignorException",
     "a changed subscription": "[] [0, 1, 2, 3]",
     "classic members share": "[2, 2] Classic",
     "both kinds share": "[1, 1, 2] Consumer",
@@ -45,13 +45,13 @@ EXPECTED = {
     "a classic member joins": "[2, 2] Consumer",
     "only the classic member stays": "[4] Classic",
 }
-# Clients before 4.0 cannot ask the broker to match a pattern.
+# Clients before 4.0 cannot let the broker match a pattern.
 NOT_BEFORE_4 = ("a broker's pattern", "a pattern that makes no sense")
 
 
 @pytest.fixture(scope="module", params=["4.3.1", "3.9.2"])
 def seen(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
-    """What one version of the client saw, by check."""
+    """The results of one version of the client, by check."""
     try:
         classpath = (
             apache_kafka_classpath() if request.param == "4.3.1" else kafka_clients_classpath(request.param)
@@ -83,7 +83,7 @@ def jars() -> None:
 
 
 def consumer_groups(crew: Crew, *arguments: str) -> list[list[str]]:
-    """The rows of what kafka-consumer-groups prints, by columns."""
+    """The rows that kafka-consumer-groups prints, by columns."""
     run = run_tool(
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
         ["--bootstrap-server", crew.broker.bootstrap, "--describe", "--group", crew.group, *arguments],

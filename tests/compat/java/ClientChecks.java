@@ -40,7 +40,7 @@ public final class ClientChecks {
     }
 
     private static final Duration PATIENCE = Duration.ofSeconds(10);
-    // Old enough not to lie in the future, young enough for every retention.
+    // In the past, but recent enough for every retention.
     private static final long FIRST_TIMESTAMP = System.currentTimeMillis() - 600_000;
 
     private final String bootstrap;

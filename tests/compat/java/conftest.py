@@ -5,7 +5,7 @@ from millrace.jars import JarsUnavailable, apache_kafka_classpath, java
 
 @pytest.fixture(scope="session", autouse=True)
 def java_and_jars() -> None:
-    """Skip, saying why, where there is no JDK, or no network to fetch the jars from the first time."""
+    """Skip, with a reason, without a JDK or without a network to fetch the jars the first time."""
     try:
         apache_kafka_classpath()
         compiler = java().resolve().with_name("javac")

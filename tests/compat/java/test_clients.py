@@ -14,7 +14,7 @@ pytestmark = pytest.mark.java
 
 PROGRAM = Path(__file__).with_name("ClientChecks.java")
 
-# What the same program sees with Apache Kafka 4.3.1, an error by the client's exception.
+# Results of the same program with Apache Kafka 4.3.1; errors are named by the client's exception.
 EXPECTED = {
     "create a topic": "3",
     "create it again": "TopicExistsException",
@@ -74,7 +74,7 @@ EXPECTED = {
 
 @pytest.fixture(scope="module", params=["4.3.1", "3.9.2"])
 def seen(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
-    """What one version of the client saw, by check."""
+    """The results of one version of the client, by check."""
     classpath = (
         apache_kafka_classpath() if request.param == "4.3.1" else kafka_clients_classpath(request.param)
     )

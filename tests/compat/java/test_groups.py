@@ -14,7 +14,7 @@ pytestmark = pytest.mark.java
 
 PROGRAM = Path(__file__).with_name("GroupChecks.java")
 
-# What the same program sees with Apache Kafka 4.3.1, an error by the client's exception.
+# Results of the same program with Apache Kafka 4.3.1; errors are named by the client's exception.
 EXPECTED = {
     "share with RangeAssignor": "[2, 2] then [4]",
     "share with RoundRobinAssignor": "[2, 2] then [4]",
@@ -57,7 +57,7 @@ EXPECTED = {
     "delete a missing group": "GroupIdNotFoundException",
     "describe a missing group": "GroupIdNotFoundException",
 }
-# Older clients ask in a version that knows no error for it.
+# Older clients use a version without an error for it.
 EXPECTED_OF_OLD = EXPECTED | {"describe a missing group": "Dead"}
 
 
@@ -68,7 +68,7 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def seen(version: str) -> Iterator[dict[str, str]]:
-    """What one version of the client saw, by check."""
+    """The results of one version of the client, by check."""
     classpath = apache_kafka_classpath() if version == "4.3.1" else kafka_clients_classpath(version)
     with Broker({"group.min.session.timeout.ms": "1000"}) as broker:
         command = [str(java()), *TOOL_JVM_OPTIONS, "-cp", classpath, str(PROGRAM), broker.bootstrap]

@@ -12,9 +12,9 @@ from millrace.testing.apache_kafka import run_tool
 
 pytestmark = pytest.mark.java
 
-# How the dump tool says that a segment or an index is wrong.
+# The dump tool's reports of a wrong segment or index.
 COMPLAINTS = r"mismatch|not found|corrupt|isvalid: false|out of order|\d+ is followed by"
-# What it says of every segment but a partition's first, even Apache Kafka's own.
+# It reports this for every segment but a partition's first, even for Apache Kafka's own.
 HARMLESS = re.compile(r"^ *-1 is followed by \d+\n", re.MULTILINE)
 
 
@@ -25,7 +25,7 @@ def broker() -> Iterator[Broker]:
 
 
 def tool(name: str, broker: Broker, *arguments: str, input: str | None = None) -> str:
-    """Run a tool against the broker; its output, without the ends of lines."""
+    """Run a tool against the broker; returns its output without line ends."""
     main_class = name if name.startswith("kafka.") else f"org.apache.kafka.tools.{name}"
     run = run_tool(main_class, ["--bootstrap-server", broker.bootstrap, *arguments], input=input)
     assert run.returncode == 0, run.stdout + run.stderr

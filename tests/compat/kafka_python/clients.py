@@ -1,4 +1,4 @@
-"""Producers, consumers and admin clients of kafka-python, and the steps that most tests take with them."""
+"""Producers, consumers and admin clients of kafka-python, and steps that most tests share."""
 
 import time
 from typing import Any
@@ -53,7 +53,7 @@ class Clients:
         return values
 
     def read(self, consumer: KafkaConsumer, count: int) -> list[ConsumerRecord]:
-        """Read so many records; what the consumer raises goes through."""
+        """Read this many records; raises the consumer's error."""
         records: list[ConsumerRecord] = []
         deadline = time.monotonic() + SECONDS
         while len(records) < count:

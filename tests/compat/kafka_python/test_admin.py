@@ -58,7 +58,7 @@ def test_a_topic_is_described_and_deleted_by_its_id(admin: KafkaAdminClient, top
         ("bad-config", {"configs": {"retention.ms": "soon"}}, InvalidConfigurationError),
     ],
 )
-def test_what_cannot_be_created_is_refused_with_kafka_s_code(
+def test_invalid_topics_are_rejected_with_kafka_s_code(
     admin: KafkaAdminClient, name: str, options: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -74,9 +74,7 @@ def test_a_topic_is_created_once_and_deleted_once(admin: KafkaAdminClient, topic
         admin.delete_topics([topic])
 
 
-def test_partitions_can_be_added_but_not_taken_away(
-    admin: KafkaAdminClient, create_topic: CreateTopic
-) -> None:
+def test_partitions_can_be_added_but_not_removed(admin: KafkaAdminClient, create_topic: CreateTopic) -> None:
     topic = create_topic(partitions=2)
     admin.create_partitions({topic: 5})
     assert len(admin.describe_topics([topic])[0]["partitions"]) == 5

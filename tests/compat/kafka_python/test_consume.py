@@ -19,7 +19,7 @@ def numbers(clients: Clients, topic: str) -> str:
     return topic
 
 
-def test_from_the_beginning_everything_comes_in_order(clients: Clients, numbers: str) -> None:
+def test_reading_from_the_beginning_returns_everything_in_order(clients: Clients, numbers: str) -> None:
     records = clients.read(clients.consumer(numbers, offset=None, auto_offset_reset="earliest"), 100)
     assert [record.offset for record in records] == list(range(100))
     assert [int(record.value) for record in records] == list(range(100))

@@ -1,4 +1,4 @@
-"""kafka-python through restarts, recreated topics and lost answers: it goes on by itself."""
+"""kafka-python through restarts, recreated topics and lost responses: it recovers by itself."""
 
 import time
 from typing import Any
@@ -7,7 +7,7 @@ from millrace.testing import Broker, drop_answer
 
 from .clients import SECONDS, Clients
 
-# A restarted broker is there at once: clients need not wait long before they try again.
+# A restarted broker is ready at once: clients need not wait long before they retry.
 EAGER: dict[str, Any] = {
     "reconnect_backoff_ms": 10,
     "reconnect_backoff_max_ms": 50,
@@ -16,7 +16,7 @@ EAGER: dict[str, Any] = {
 }
 
 
-def test_clients_go_on_after_a_restart(own_broker: Broker, own_clients: Clients, topic: str) -> None:
+def test_clients_continue_after_a_restart(own_broker: Broker, own_clients: Clients, topic: str) -> None:
     producer = own_clients.producer(**EAGER)
     producer.send(topic, b"before").get(SECONDS)
     consumer = own_clients.consumer(topic, fetch_max_wait_ms=50, **EAGER)
@@ -42,7 +42,7 @@ def test_a_lost_answer_makes_no_duplicate(own_broker: Broker, own_clients: Clien
 
 
 def test_a_topic_recreated_under_a_producer_and_a_consumer(topic: str) -> None:
-    # Otherwise a client that asks between the deletion and the creation would create the topic itself.
+    # Otherwise a request between the deletion and the creation would create the topic.
     with Broker({"auto.create.topics.enable": "false"}) as broker:
         clients = Clients(broker)
         admin = clients.admin()
@@ -55,7 +55,7 @@ def test_a_topic_recreated_under_a_producer_and_a_consumer(topic: str) -> None:
         admin.delete_topics([topic])
         admin.create_topics([topic])
         assert producer.send(topic, b"new").get(SECONDS).offset == 0
-        # It goes on at the end of the new topic: wait for it by giving it more to find there.
+        # The consumer continues at the end of the new topic: produce until it finds a record.
         deadline = time.monotonic() + SECONDS
         while not consumer.poll(timeout_ms=100):
             assert time.monotonic() < deadline

@@ -28,7 +28,7 @@ def test_key_value_headers_and_timestamp_come_back(clients: Clients, topic: str)
     assert list(record.headers) == headers
 
 
-def test_null_and_empty_are_not_the_same(clients: Clients, topic: str) -> None:
+def test_null_and_empty_are_distinguished(clients: Clients, topic: str) -> None:
     producer = clients.producer()
     pairs = [(b"key", None), (b"key", b""), (None, b"value"), (b"", b"value")]
     for key, value in pairs:
@@ -42,13 +42,13 @@ def test_many_records_keep_their_order(clients: Clients, topic: str, settings: d
     assert [record.value for record in clients.read(clients.consumer(topic), 1000)] == values
 
 
-def test_a_record_just_under_the_limit_is_taken(clients: Clients, topic: str) -> None:
+def test_a_record_just_under_the_limit_is_accepted(clients: Clients, topic: str) -> None:
     value = bytes(range(256)) * 4090
     clients.producer(max_request_size=2_000_000).send(topic, value).get(SECONDS)
     assert clients.read(clients.consumer(topic), 1)[0].value == value
 
 
-def test_a_record_over_the_limit_is_refused_and_the_producer_goes_on(clients: Clients, topic: str) -> None:
+def test_a_record_over_the_limit_is_rejected_and_the_producer_continues(clients: Clients, topic: str) -> None:
     producer = clients.producer(max_request_size=4_000_000, enable_idempotence=False)
     with pytest.raises(MessageSizeTooLargeError):
         producer.send(topic, bytes(1_200_000)).get(SECONDS)
@@ -63,7 +63,7 @@ def test_a_compacted_topic_refuses_records_without_a_key(clients: Clients, creat
     assert producer.send(topic, b"value", key=b"key").get(SECONDS).offset == 0
 
 
-def test_the_broker_s_time_counts_with_log_append_time(clients: Clients, create_topic: CreateTopic) -> None:
+def test_the_broker_s_time_applies_with_log_append_time(clients: Clients, create_topic: CreateTopic) -> None:
     topic = create_topic(message_timestamp_type="LogAppendTime")
     sent = clients.producer().send(topic, b"value", timestamp_ms=42).get(SECONDS)
     record = clients.read(clients.consumer(topic), 1)[0]

@@ -1,4 +1,4 @@
-"""The snippets of a Kafka lecture run as they are: against localhost:9092, only without the sleeping."""
+"""The snippets of a Kafka lecture run unchanged against localhost:9092, except that they do not sleep."""
 
 import builtins
 import json
@@ -29,7 +29,7 @@ SNIPPETS = dict(
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    """A broker on the lecture's port; where somebody else listens there, on another one."""
+    """A broker on the lecture's port, or on another one if that is in use."""
     port = LECTURE_PORT if is_free(LECTURE_PORT) else 0
     with Broker({"listeners": f"PLAINTEXT://127.0.0.1:{port}"}) as broker:
         yield broker
@@ -52,11 +52,11 @@ class Session:
             exec(SNIPPETS[title].replace(f":{LECTURE_PORT}", f":{self._broker.port}"), self.names)
 
     def be_impatient(self) -> None:
-        """Let the consumer wait a second for more, where the lecture waits longer or for ever."""
+        """Let the consumer wait one second for more records, where the lecture waits longer or forever."""
         self.names["consumer"].config["consumer_timeout_ms"] = 1000
 
     def stored(self, topic: str, count: int) -> list[Message]:
-        """What is in the topic, read with another client."""
+        """The content of the topic, read with another client."""
         clients = Clients(self._broker)
         messages = clients.read(clients.consumer(topic), count)
         clients.close()
@@ -115,7 +115,7 @@ def test_json_is_sent(session: Session) -> None:
     assert numbers == list(range(1000))
 
 
-def test_a_blocking_send_tells_partition_and_offset(
+def test_a_blocking_send_returns_partition_and_offset(
     session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session.run("Create a producer", "Send a value", "Wait for the acknowledgement", "Close the producer")
@@ -131,7 +131,7 @@ def test_a_message_is_published_by_a_function(session: Session, capsys: pytest.C
     assert (message.key(), message.value()) == (b"key", b"value")
 
 
-def test_a_consumer_in_a_group_goes_on_where_it_was(
+def test_a_consumer_in_a_group_continues_where_it_was(
     session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(2):
@@ -145,7 +145,7 @@ def test_a_consumer_in_a_group_goes_on_where_it_was(
 @pytest.mark.filterwarnings("ignore:value_.*serializer does not implement")
 def test_json_is_read_in_a_group(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
     session.run("Send JSON", "Close the producer", "Create a consumer that reads JSON")
-    # The lecture decodes what its deserializer has decoded already, with a module it has not imported.
+    # The lecture decodes a value that its deserializer has decoded already, with a module it did not import.
     session.names["json"] = types.SimpleNamespace(loads=lambda value: value)
     session.be_impatient()
     session.run("Retrieve JSON", "Close the consumer")

@@ -114,7 +114,7 @@ public final class TransactionChecks {
                     producer.send(new ProducerRecord<>(topic, partition, null, number + "-" + partition));
                 }
                 // On a busy machine the client (4.3.1, with Apache Kafka too) may end a transaction before it
-                // sends the records: a commit is then refused, and what was to be aborted joins the next one.
+                // sends the records: a commit is then rejected, and aborted records join the next transaction.
                 producer.flush();
                 if (number % 4 == 3) {
                     producer.abortTransaction();

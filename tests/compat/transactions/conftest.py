@@ -10,7 +10,7 @@ from .reading import SECONDS, Reading
 
 NewTopics = Callable[[int], str]
 
-# Timed-out transactions are looked for often, and no group waits for its first members.
+# Timed-out transactions are found quickly, and no group waits for its first members.
 PROPERTIES = {
     "broker.id": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
@@ -45,7 +45,7 @@ def new_topic(broker: Broker, topic: str) -> NewTopics:
 
 @pytest.fixture(scope="session")
 def java_and_jars() -> None:
-    """Skip, saying why, where there is no JDK, or no network to fetch the jars from the first time."""
+    """Skip, with a reason, without a JDK or without a network to fetch the jars the first time."""
     try:
         apache_kafka_classpath()
         compiler = java().resolve().with_name("javac")

@@ -1,4 +1,4 @@
-"""What readers of both isolation levels see of a topic."""
+"""A topic as readers of both isolation levels see it."""
 
 import time
 
@@ -10,7 +10,7 @@ SECONDS = 30.0
 
 
 class Reading:
-    """Reads topics whole, by assignment."""
+    """Reads whole topics, by assignment."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -23,7 +23,7 @@ class Reading:
         return self._read(topic, UNCOMMITTED)
 
     def await_committed(self, topic: str, expected: list[bytes]) -> None:
-        """Wait until readers see what they should: a consumer may have to wait for a transaction's end."""
+        """Wait until readers see the expected records: a transaction may have to end first."""
         deadline = time.monotonic() + SECONDS
         while (seen := self.committed(topic)) != expected:
             assert time.monotonic() < deadline, f"{seen} instead of {expected}"

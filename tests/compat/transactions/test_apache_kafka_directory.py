@@ -1,4 +1,4 @@
-"""A data directory of Apache Kafka's, taken over with a transaction open."""
+"""A data directory written by Apache Kafka, taken over with an open transaction."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +34,7 @@ def transact(producer: Producer, value: bytes, end: Callable[..., object] | None
         end(SECONDS)
 
 
-def test_transactions_go_on_where_kafka_left_them(tmp_path: Path) -> None:
+def test_transactions_continue_where_kafka_left_them(tmp_path: Path) -> None:
     single = {
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",

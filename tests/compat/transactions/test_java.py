@@ -1,4 +1,4 @@
-"""Transactions of the Java client: 3.9.2 speaks the old protocol, 4.3.1 takes an epoch per transaction."""
+"""Transactions of the Java client: 3.9.2 speaks the old protocol, 4.3.1 bumps its epoch per transaction."""
 
 import subprocess
 from pathlib import Path
@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java_and_jars")]
 
 PROGRAM = Path(__file__).with_name("TransactionChecks.java")
 
-# What the same program sees with Apache Kafka 4.3.1, an error by the client's exception; only that Kafka may
-# be caught between PrepareCommit and CompleteCommit.
+# Results of the same program with Apache Kafka 4.3.1; errors are named by the client's exception. Only Kafka
+# may be seen between PrepareCommit and CompleteCommit.
 EXPECTED = {
     "commit": "[a, b]",
     "abort": "[a, c] of [a, b, c]",
@@ -41,7 +41,7 @@ EPOCH_AFTER_THREE_TRANSACTIONS = {"4.3.1": "3", "3.9.2": "0"}
 
 @pytest.fixture(scope="module", params=EPOCH_AFTER_THREE_TRANSACTIONS)
 def seen(request: pytest.FixtureRequest) -> dict[str, str]:
-    """What one version of the client saw, by check."""
+    """The results of one version of the client, by check."""
     classpath = (
         apache_kafka_classpath() if request.param == "4.3.1" else kafka_clients_classpath(request.param)
     )
