@@ -319,7 +319,7 @@ class _Scan:
         self.cut_bytes += cut
         logger.warning(
             "%s: %s at offset %d (position %d); cutting the last %d bytes",
-            segment.path(LOG_SUFFIX),
+            segment.log_path,
             fault,
             self.next_offset,
             segment.size,
@@ -333,7 +333,7 @@ def _complete_indexes(segment: Segment) -> None:
         segment.complete_indexes()
     except OSError as failure:
         # A full disk: they serve from memory, and are rebuilt once more after the next start.
-        logger.warning("%s: cannot write the rebuilt indexes: %s", segment.path(LOG_SUFFIX), failure)
+        logger.warning("%s: cannot write the rebuilt indexes: %s", segment.log_path, failure)
 
 
 def _file_sizes(directory: Path) -> dict[str, int]:

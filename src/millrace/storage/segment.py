@@ -8,6 +8,7 @@ from pathlib import Path
 
 from millrace.config import LogConfig
 from millrace.disk import Bytes, Disk, OpenFile
+from millrace.storage import index_repair
 from millrace.storage.active_file import ActiveFile
 from millrace.storage.indexes import OffsetIndex, OffsetPosition, TimeIndex
 from millrace.storage.transaction_index import AbortedTransaction, TransactionIndex
@@ -38,7 +39,6 @@ class Segment:
         "_file",
         "_first_timestamp",
         "_has_torn_tail",
-        "_index_interval_bytes",
         "_indexes_checked",
         "_is_writable",
         "_max_timestamp",
@@ -47,6 +47,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "index_entries",
+        "index_interval_bytes",
         "offset_index",
         "size",
         "time_index",
@@ -69,7 +70,7 @@ class Segment:
         self._directory = directory
         self.base_offset = base_offset
         self._disk = disk
-        self._index_interval_bytes = index_interval_bytes
+        self.index_interval_bytes = index_interval_bytes
         self.size = size
         self.created_ms = created_ms
         self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), base_offset, disk, index_bytes)
@@ -127,20 +128,25 @@ class Segment:
         return self._directory / f"{self.base_offset:020d}{suffix}"
 
     @property
+    def log_path(self) -> Path:
+        """The file of the batches."""
+        return self.path(LOG_SUFFIX)
+
+    @property
     def file(self) -> OpenFile:
         """The open log file; opened when first needed, and then only for reading."""
         self._used = True
         if self._file is None:
-            self._file = self._disk.open_for_reading(self.path(LOG_SUFFIX))
+            self._file = self._disk.open_for_reading(self.log_path)
         return self._file
 
     @property
     def active_file(self) -> ActiveFile | None:
         """The log file under its name; None while it is not open."""
-        return None if self._file is None else ActiveFile(self.path(LOG_SUFFIX), self._file)
+        return None if self._file is None else ActiveFile(self.log_path, self._file)
 
     def _open_for_append(self, *, create: bool = False) -> OpenFile:
-        self._file = self._disk.open_for_append(self.path(LOG_SUFFIX), create=create)
+        self._file = self._disk.open_for_append(self.log_path, create=create)
         self._is_writable = True
         return self._file
 
@@ -190,7 +196,7 @@ class Segment:
         if self._max_timestamp is None or max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
-        if self._bytes_since_index_entry > self._index_interval_bytes:
+        if self._bytes_since_index_entry > self.index_interval_bytes:
             self._add_index_entries(last_offset)
         self.size += length
         self._bytes_since_index_entry += length
@@ -284,7 +290,7 @@ class Segment:
         largest = self.max_timestamp
         if largest >= 0:
             return largest
-        return int(self.path(LOG_SUFFIX).stat().st_mtime * 1000)
+        return int(self.log_path.stat().st_mtime * 1000)
 
     # Reading
 
@@ -311,7 +317,7 @@ class Segment:
             # Behind a large batch only the next header is worth reading.
             wanted = _WINDOW_BYTES if size < _WINDOW_BYTES else HEADER_BYTES
         if position != end:
-            raise CorruptBatch(f"{self.path(LOG_SUFFIX)}: no whole batch at position {position}")
+            raise CorruptBatch(f"{self.log_path}: no whole batch at position {position}")
 
     def read_batch(self, position: int, header: BatchHeader) -> bytes:
         """A whole batch."""
@@ -337,7 +343,7 @@ class Segment:
     def peek_end_offset(self) -> int:
         """Like read_end_offset(), but writes nothing: a wrong index is passed over, not rebuilt."""
         entry = self.offset_index.last()
-        is_right = entry is not None and self._batch_of(entry) is not None
+        is_right = entry is not None and self.batch_of(entry) is not None
         return self._end_offset_from(entry.position if entry is not None and is_right else 0)
 
     def _end_offset_from(self, position: int) -> int:
@@ -355,7 +361,7 @@ class Segment:
         for position, header in self.headers(max(start, indexed)):
             if position + header.size > limit:
                 return position, header
-        raise CorruptBatch(f"{self.path(LOG_SUFFIX)}: no batch ends past position {limit}")
+        raise CorruptBatch(f"{self.log_path}: no batch ends past position {limit}")
 
     def _indexed(
         self, lookup: Callable[..., OffsetPosition | None], *sought: int
@@ -366,14 +372,14 @@ class Segment:
         entry = lookup(*sought)
         if entry is None:
             return 0, None
-        header = self._batch_of(entry)
+        header = self.batch_of(entry)
         if header is None:
-            self._rebuild_indexes(f"entry {entry.offset} -> {entry.position} leads to no such batch")
+            index_repair.rebuild(self, f"entry {entry.offset} -> {entry.position} leads to no such batch")
             entry = lookup(*sought)
-            return (entry.position, self._batch_of(entry)) if entry else (0, None)
+            return (entry.position, self.batch_of(entry)) if entry else (0, None)
         return entry.position, header
 
-    def _batch_of(self, entry: OffsetPosition) -> BatchHeader | None:
+    def batch_of(self, entry: OffsetPosition) -> BatchHeader | None:
         """The header of the batch that an index entry was made for; None where the entry is wrong."""
         # No entry is ever made for the first batch, so one to position 0 is a piece of an unused page.
         if not 0 < entry.position <= self.size - HEADER_BYTES:
@@ -381,68 +387,23 @@ class Segment:
         header = read_header(os.pread(self.file.fileno(), HEADER_BYTES, entry.position))
         return header if header.magic == MAGIC and header.last_offset == entry.offset else None
 
-    # Index repair
+    # The state of the indexes
 
     def ensure_indexes(self) -> None:
-        """Rebuild the indexes where they turn out missing or wrong; checked once, at first use."""
+        """Rebuild the indexes if they are missing or wrong; checked once, at first use."""
         if self._indexes_checked:
             return
         # Set first, since the check itself looks batches up.
         self._indexes_checked = True
-        fault = self._index_fault()
+        fault = index_repair.find_fault(self)
         if fault:
-            self._rebuild_indexes(fault)
+            index_repair.rebuild(self, fault)
         else:
             last = self.offset_index.last()
             self._bytes_since_index_entry = self.size - (last.position if last else 0)
 
-    def _index_fault(self) -> str | None:
-        for index in (self.offset_index, self.time_index):
-            try:
-                size = index.path.stat().st_size
-            except FileNotFoundError:
-                return f"{index.path.name} is missing"
-            if size != index.size:
-                return f"{index.path.name} has {size} bytes, which is no number of entries"
-        last = self.offset_index.last()
-        if self._lacks_entries() if last is None else self._batch_of(last) is None:
-            return f"{self.offset_index.path.name} does not end with a batch of this segment"
-        if self._has_wrong_last_timestamp():
-            return f"{self.time_index.path.name} does not end with a timestamp of this segment"
-        return None
-
-    def _lacks_entries(self) -> bool:
-        """Whether an empty offset index is wrong, as there are batches past the first interval."""
-        return any(position > self._index_interval_bytes for position, _ in self.headers(0))
-
-    def _has_wrong_last_timestamp(self) -> bool:
-        last = self.time_index.last()
-        if last is None:
-            # Right only where the records have no timestamps at all.
-            return self.first_timestamp >= 0
-        holder = self.locate(last.offset) if last.offset >= self.base_offset else None
-        return holder is None or holder[1].max_timestamp != last.timestamp
-
-    def _rebuild_indexes(self, fault: str) -> None:
-        logger.warning("%s: %s; rebuilding the indexes", self.path(LOG_SUFFIX), fault)
-        end = self.size
-        self.forget_contents()
-        try:
-            for _, header in self.headers(0, end):
-                self.account_for(header.size, header.last_offset, header.max_timestamp)
-        except CorruptBatch as corruption:
-            logger.error("%s; what follows it in this segment cannot be read", corruption.message)
-            self.size = end
-        self._write_rebuilt_indexes()
-
-    def _write_rebuilt_indexes(self) -> None:
-        try:
-            self.complete_indexes()
-        except OSError as failure:
-            logger.warning("%s: cannot write the rebuilt indexes: %s", self.path(LOG_SUFFIX), failure)
-
     def forget_contents(self) -> None:
-        """Drop what is known of the file's batches, to account for them anew."""
+        """Drop what is known of the file's batches, to account for them again."""
         self.size = 0
         self._first_timestamp = None
         self._max_timestamp = -1
@@ -454,19 +415,19 @@ class Segment:
         self._indexes_checked = True
 
     def forget_contents_after(self, offset: int) -> None:
-        """Drop what is known past the last indexed batch up to an offset, to account for the rest anew.
+        """Drop what is known past the last indexed batch up to an offset, to account for the rest again.
 
-        Everything is dropped where the indexes do not agree with the batches that far.
+        Everything is dropped if the indexes do not agree with the batches that far.
         """
         entry = self.offset_index.floor_offset(offset)
-        if entry is None or self._batch_of(entry) is None:
+        if entry is None or self.batch_of(entry) is None:
             self.forget_contents()
             return
         self.offset_index.truncate(entry.offset)
         self.time_index.truncate(entry.offset)
         self._indexes_checked = True
         last = self.time_index.last()
-        if last is None or self._has_wrong_last_timestamp():
+        if last is None or index_repair.has_wrong_last_timestamp(self):
             self.forget_contents()
             return
         self._max_timestamp, self._max_timestamp_offset = last
@@ -495,7 +456,7 @@ class Segment:
     def release_unused_space(self) -> None:
         """Free the blocks that were allocated for appends which did not happen."""
         with suppress(OSError):
-            if self.path(LOG_SUFFIX).stat().st_blocks * 512 > self.size + _LARGEST_BLOCK_BYTES:
+            if self.log_path.stat().st_blocks * 512 > self.size + _LARGEST_BLOCK_BYTES:
                 self.truncate_file()
 
     def truncate_file(self) -> None:
