@@ -97,7 +97,9 @@ class Comparison:
     def _fill(self, target: Target, topic: str, workload: Workload) -> None:
         target.create_topic(topic, workload.partitions)
         # Both brokers hold the same records, so that fetches return the same amounts.
-        run_load("fill", target, {"topic": topic, **workload.sized(quick=self._quick)})
+        size = workload.sized(quick=self._quick)
+        parameters = {"topic": topic, "records": size["records"], "record_bytes": size["record_bytes"]}
+        run_load("fill", target, parameters)
 
     def _round(self, target: Target, topic: str, workload: Workload) -> dict[str, float]:
         # Dirty pages of earlier rounds would otherwise be written during this one.

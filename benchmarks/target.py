@@ -76,13 +76,14 @@ class Target:
                 raise TimeoutError(f"{topic} was deleted, and its files are still there")
             time.sleep(0.05)
 
-    def consumer(self) -> Consumer:
+    def consumer(self, settings: dict[str, str | int] | None = None) -> Consumer:
         return Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
                 "group.id": "benchmark",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
+                **(settings or {}),
             }
         )
 

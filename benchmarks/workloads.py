@@ -70,6 +70,28 @@ def _one_message(name: str, how: str, bar: Bar | None, *, connections: int) -> W
     return Workload(name, title, "one-message", parameters, "requests", 6, bars)
 
 
+def _catch_up(record_bytes: int, records: int, *, large_queue: bool) -> Workload:
+    """A Python application that reads a topic from its beginning, with librdkafka's default queue or more."""
+    size = "1k" if record_bytes == 1000 else str(record_bytes)
+    return Workload(
+        f"catch-up-{size}{'-large-queue' if large_queue else ''}",
+        f"catch up on {'1 KB' if size == '1k' else '100 B'} records in Python (confluent-kafka),"
+        f" {'a large queue' if large_queue else 'the default queue'}",
+        "catch-up",
+        {
+            "records": records,
+            "record_bytes": record_bytes,
+            "settings": dict(LARGE_QUEUE) if large_queue else {},
+        },
+        "records",
+        6,
+        {"records/s": at_least(1.0), "stops": None},
+        prefilled=True,
+    )
+
+
+LARGE_QUEUE = {"queued.min.messages": 1_000_000, "queued.max.messages.kbytes": 1_000_000}
+
 SMALL_RECORD_BARS = {"MB/s": at_least(1.0), "broker CPU s/GB": at_most(0.4)}
 CONSUME_BARS = {"MB/s": at_least(1.0), "broker CPU s/GB": at_most(0.4)}
 
@@ -108,15 +130,10 @@ WORKLOADS = (
     ),
     _consume("consume-100", "consume 100 B records", records=5_000_000, record_bytes=100),
     _consume("consume-1k", "consume 1 KB records", records=2_000_000, record_bytes=1000),
-    Workload(
-        "consume-100-python",
-        "consume 100 B records in Python (confluent-kafka)",
-        "consume-in-python",
-        {"records": 1_000_000, "record_bytes": 100},
-        "records",
-        6,
-        {"records/s": None},
-        prefilled=True,
+    *(
+        _catch_up(record_bytes, records, large_queue=large_queue)
+        for record_bytes, records in ((100, 2_000_000), (1000, 500_000))
+        for large_queue in (False, True)
     ),
     _one_message("one-message", "over one connection", at_least(4.0), connections=1),
     _one_message("one-message-8", "over eight connections", None, connections=8),

@@ -23,7 +23,7 @@ LOADS: dict[str, Load] = {
     "commit-offsets": offsets.committed,
     "commits": commits.throughput,
     "consume": consume.throughput,
-    "consume-in-python": consume.throughput_in_python,
+    "catch-up": consume.catch_up,
     "consumer-members": membership.consumer,
     "end-to-end": end_to_end.latency,
     "fetch-anywhere": seek.fetch_cost,

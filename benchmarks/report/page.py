@@ -46,12 +46,12 @@ others.
 
 Loads run in a process of their own. Producing and consuming use librdkafka without Python in between; the
 consumer has default settings and only counts records. A slower application meets one of those defaults
-instead of the broker: whenever 100,000 records are waiting for it, librdkafka pauses for a second
-(`fetch.queue.backoff.ms`). Millrace then responds at the application's pace, so that it pauses less; the
-row for Python shows both. Requests with one record are prepared frames, pipelined over raw connections,
-since a client library would cost more than either broker. CPU is user and system time of the broker's
-process and its children; a GB is 10⁹ bytes of record values. Load and broker share the cores: a broker
-that needs less CPU leaves more to the client, so throughput compares whole systems.
+instead of the broker: whenever 100,000 records or 64 MB are waiting for it, librdkafka stops fetching for
+a second (`fetch.queue.backoff.ms`). Millrace paces its responses to avoid this; the rows of Python
+applications that catch up count the stops. Requests with one record are prepared frames, pipelined over
+raw connections, since a client library would cost more than either broker. CPU is user and system time of
+the broker's process and its children; a GB is 10⁹ bytes of record values. Load and broker share the
+cores: a broker that needs less CPU leaves more to the client, so throughput compares whole systems.
 
 Virtual machines return free memory to their host and pay for each page that they take again, on some
 machines up to 4 CPU s/GB, more than either broker spends on the bytes. Therefore the page cache is filled

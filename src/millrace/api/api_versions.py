@@ -6,6 +6,7 @@ import re
 
 from millrace.api.context import Context
 from millrace.api.features import EPOCH, FEATURES
+from millrace.api.fetch_pace import pacer_for
 from millrace.errors import Error, KafkaError
 from millrace.wire.messages.api_versions import (
     ApiVersion,
@@ -25,6 +26,8 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         raise KafkaError(Error.INVALID_REQUEST)
+    if ctx.config.millrace_fetch_pacing_enable and ctx.pacer is None:
+        ctx.pacer = pacer_for(request.client_software_name)
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=lowest, max_version=highest)

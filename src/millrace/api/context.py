@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from millrace.api.fetch_pace import FetchPace
+from millrace.api.fetch_pace import Pacer
 from millrace.api.fetch_sessions import FetchSessions
 from millrace.api.long_requests import LongRequests
 from millrace.clock import Clock
@@ -42,7 +42,7 @@ class Context:
     # The connection
     listener: Listener
     client_host: str = ""
-    fetch_pace: FetchPace = field(default_factory=FetchPace, repr=False)
+    pacer: Pacer | None = None
 
     # The request being handled
     api_version: int = 0

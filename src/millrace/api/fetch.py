@@ -1,19 +1,20 @@
 """Fetch v4-18. v7: sessions. v9: leader epochs. v10: zstd. v12: flexible, diverging epochs. v13: topic ids.
 
-Records go out as file slices, from the page cache, unless they are few. A fetch that finds less than
-`min_bytes` is parked without a coroutine: see replication/waiting.py. Clients without sessions are answered
-at a pace that they can keep: see fetch_pace.py.
+Records are sent as file slices, from the page cache, unless they are few. A fetch that finds less than
+`min_bytes` is parked without a coroutine: see replication/waiting.py. Responses to librdkafka are paced: see
+fetch_pace.py.
 """
 
 from __future__ import annotations
 
 from millrace.api.context import Context
-from millrace.api.fetch_pace import MAX_BYTES
-from millrace.api.fetch_sessions import FINAL_EPOCH, Fetch, Key, Target
+from millrace.api.fetch_pace import MAX_BYTES, Pacer
+from millrace.api.fetch_sessions import FINAL_EPOCH, Fetch, Target
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
 from millrace.replication.waiting import ParkedFetch
+from millrace.timers import Timers
 from millrace.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -27,22 +28,18 @@ TOPIC_IDS_FROM = 13
 READ_COMMITTED = 1
 NO_EPOCH = -1
 CONSUMER = -1
-# Few records are copied, so that all of an answer goes out in one packet and wakes its reader once.
+# Few records are copied, so that the whole response leaves in one packet and wakes its reader once.
 COPIED_BYTES = 16 * 1024
 
 
 def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
     fetch = ctx.fetch_sessions.begin(request, ctx, uses_topic_ids=ctx.api_version >= TOPIC_IDS_FROM)
-    if (
-        request.session_epoch == FINAL_EPOCH
-        and ctx.config.millrace_fetch_pacing_enable
-        and _follower(request) == CONSUMER
-    ):
-        return _answer_in_pace(ctx, request, fetch)
-    return _answer(ctx, request, fetch, _Reading(ctx, request))
+    if ctx.pacer is not None and request.session_epoch == FINAL_EPOCH and _follower(request) == CONSUMER:
+        return _respond_in_pace(ctx, request, fetch, ctx.pacer)
+    return _respond(ctx, request, fetch, _Reading(ctx, request))
 
 
-def _answer(
+def _respond(
     ctx: Context, request: FetchRequest, fetch: Fetch, reading: _Reading
 ) -> FetchResponse | Deferred[FetchResponse]:
     reading.read_all(fetch.targets)
@@ -51,24 +48,27 @@ def _answer(
     return _Waiting(ctx, request, fetch, reading).response
 
 
-def _answer_in_pace(
-    ctx: Context, request: FetchRequest, fetch: Fetch
+def _respond_in_pace(
+    ctx: Context, request: FetchRequest, fetch: Fetch, pacer: Pacer
 ) -> FetchResponse | Deferred[FetchResponse]:
-    """The answer, not before the client has had time for the one before it."""
-    pace, now = ctx.fetch_pace, ctx.clock.monotonic()
-    pace.asked(fetch.targets, now)
-    reading = _Reading(ctx, request, pace.max_bytes)
-    answer = _answer(ctx, request, fetch, reading)
-    wait_seconds = pace.answer(reading, now, request.max_wait_ms / 1000)
-    if wait_seconds <= 0 or isinstance(answer, Deferred):
-        return answer
-    late: Deferred[FetchResponse] = Deferred()
-    ctx.loop.call_later(wait_seconds, late.resolve, answer)
+    now = ctx.clock.monotonic()
+    reading = _Reading(ctx, request, max_bytes=pacer.on_request(len(fetch.targets), now))
+    response = _respond(ctx, request, fetch, reading)
+    if isinstance(response, Deferred):
+        pacer.on_parked()
+        return response
+    wait_seconds = pacer.on_response(reading.results, reading.size, now, request.max_wait_ms / 1000)
+    return response if wait_seconds <= 0 else _respond_later(ctx.woken.timers, wait_seconds, response)
+
+
+def _respond_later(timers: Timers, seconds: float, response: FetchResponse) -> Deferred[FetchResponse]:
+    late: Deferred[FetchResponse] = Deferred(on_cancel=lambda: timers.cancel(late))
+    timers.schedule(late, seconds * 1000, lambda: late.resolve(response))
     return late
 
 
 class _Waiting:
-    """A fetch that found too little: it reads again when there is more, or when its time is up."""
+    """A fetch that found too little. It reads again when there is more, or when its wait is over."""
 
     __slots__ = ("_ctx", "_deadline", "_fetch", "_parked", "_request", "response")
 
@@ -86,18 +86,18 @@ class _Waiting:
             reading.partitions,
             reading.missing_bytes,
             max_wait_ms,
-            self._answer,
+            self._respond,
             reads_committed=self._request.isolation_level == READ_COMMITTED,
             is_follower=_follower(self._request) != CONSUMER,
         )
 
-    def _answer(self) -> None:
+    def _respond(self) -> None:
         if self.response.cancelled:
             return
         reading = _Reading(self._ctx, self._request)
         reading.read_all(self._fetch.targets)
         if self._parked.reads_committed and not reading.urgent:
-            # The end of a transaction shows everything behind it, which may be little.
+            # The end of a transaction reveals the records up to the next open one, which may be few.
             rest_ms = (self._deadline - self._ctx.clock.monotonic()) * 1000
             if reading.missing_bytes > 0 and rest_ms > 0:
                 self._park(reading, rest_ms)
@@ -109,7 +109,7 @@ class _Waiting:
 
 
 class _Reading:
-    """Reads what a request asks for, once, within its limits."""
+    """Reads the partitions of a request once, within its limits."""
 
     __slots__ = (
         "_aborted",
@@ -117,11 +117,9 @@ class _Reading:
         "_follower",
         "_reads_committed",
         "_remaining_bytes",
-        "left",
         "missing_bytes",
         "partitions",
         "results",
-        "seen",
         "size",
         "urgent",
     )
@@ -132,17 +130,13 @@ class _Reading:
         self.missing_bytes = min(request.min_bytes, self._remaining_bytes)
         self._reads_committed = request.isolation_level == READ_COMMITTED
         self._follower = _follower(request)
-        # What most answers say of aborted transactions.
+        # The aborted transactions of most responses.
         self._aborted: list[AbortedTransaction] | None = [] if self._reads_committed else None
         self.results: list[tuple[Target, PartitionData]] = []
         self.partitions: list[Partition] = []
-        self.left: list[Key] = []
-        """Partitions that have more than what was read."""
-        self.seen: list[Key] = []
-        """Partitions that were read to their end."""
         self.size = 0
         self.urgent = False
-        """Whether something must be told at once, however few bytes there are."""
+        """Whether the response must not wait for more bytes."""
 
     def read_all(self, targets: list[Target]) -> None:
         for target in targets:
@@ -189,7 +183,7 @@ class _Reading:
         end = data.last_stable_offset if self._reads_committed else data.high_watermark
         if self._follower != CONSUMER:
             end = log.log_end_offset
-        # The first records always go out whole: a batch larger than every limit must not block its reader.
+        # The first batch is always sent whole: a batch larger than every limit must not block its reader.
         records = log.read(asked.fetch_offset, max(max_bytes, 0), min_one_batch=self.size == 0, up_to=end)
         if self._follower != CONSUMER:
             # Not before the read: it refuses an offset past the log's end.
@@ -203,10 +197,8 @@ class _Reading:
             if self._reads_committed:
                 data.aborted_transactions = _aborted(partition, asked.fetch_offset, records.next_offset)
             if asked.fetch_offset < log.segments[-1].base_offset < end:
-                # A read ends with its segment: there is more, and no append that would tell of it.
+                # A read ends with its segment. There is more, but no append will wake the fetch for it.
                 self.urgent = True
-        next_offset = asked.fetch_offset if records is None else records.next_offset
-        (self.left if next_offset < end else self.seen).append(target.key)
         return data
 
 
@@ -217,7 +209,7 @@ def _follower(request: FetchRequest) -> int:
 
 
 def _aborted(partition: Partition, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-    """What a `read_committed` consumer has to leave out of what it gets."""
+    """The transactions whose records a `read_committed` consumer has to skip."""
     return [
         AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
         for aborted in partition.log.aborted_transactions(start_offset, end_offset)
@@ -227,7 +219,7 @@ def _aborted(partition: Partition, start_offset: int, end_offset: int) -> list[A
 def _diverging_epoch(
     partition: Partition, last_fetched_epoch: int, fetch_offset: int
 ) -> EpochEndOffset | None:
-    """Where the client's log parts from ours, if it does (KIP-595)."""
+    """The end of the epochs that the client's log shares with ours, if the logs diverge (KIP-595)."""
     epoch, end_offset = partition.epoch_end_offset(last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
         raise KafkaError(Error.OFFSET_OUT_OF_RANGE)

@@ -144,8 +144,8 @@ class BrokerConfig:
     )
     millrace_fetch_pacing_enable: bool = boolean(
         True,
-        "Answer consumers that pause although there is more to fetch (librdkafka, when its queue is full)"
-        " at the pace of their applications.",
+        "Respond to consumers on librdkafka at the pace of their applications, since a full queue stops them"
+        " for a second.",
     )
     millrace_queued_max_response_bytes: int = long(
         128 << 20,
