@@ -226,8 +226,10 @@ class OffsetIndex(Index):
         return view[::2], view[1::2]
 
     def _absolute(self, entry: Entry | None) -> OffsetPosition | None:
-        # What the class itself does is a function of Python's own.
-        return entry and tuple.__new__(OffsetPosition, (self.base_offset + entry[0], entry[1]))
+        if entry is None:
+            return None
+        # Bypasses NamedTuple's __new__, a Python function: 0.23 instead of 0.33 us, several times per fetch.
+        return tuple.__new__(OffsetPosition, (self.base_offset + entry[0], entry[1]))
 
 
 class TimestampEntry(NamedTuple):

@@ -49,7 +49,7 @@ def read_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
             position = skip_tags(frame, position) if frame[position] else position + 1
     except (LayoutError, IndexError, ValueError) as reason:
         raise MalformedMessage(f"request header: {reason}") from None
-    # What the class itself does is a function of Python's own.
+    # Bypasses NamedTuple's __new__, a Python function: 0.18 instead of 0.33 us for every request.
     return tuple.__new__(RequestHeader, (api_key, api_version, correlation_id, client_id)), position
 
 

@@ -133,7 +133,7 @@ def wrapped(timestamp: int) -> int:
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Unpack the batch header that starts at position; the batch's other bytes need not be there."""
-    # As `_make` does, which is a function of Python's own.
+    # What NamedTuple's `_make` does, without the call of a Python function: 0.38 instead of 0.46 us.
     return tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, position))
 
 
