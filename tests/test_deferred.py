@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from millrace.deferred import Deferred
+from millrace.deferred import Deferred, gather
 from millrace.errors import Error, KafkaError
 
 REFUSED = KafkaError(Error.NOT_COORDINATOR)
@@ -92,3 +92,26 @@ async def test_awaiting_a_failed_one_raises_its_error() -> None:
     asyncio.get_running_loop().call_soon(deferred.fail, REFUSED)
     with pytest.raises(KafkaError):
         await deferred
+
+
+def test_gathered_values_are_combined_when_the_last_one_is_there() -> None:
+    first, second = Deferred[int](), Deferred[int]()
+    gathered = gather([first, 2, second, Deferred.of(4)], sum)
+    assert isinstance(gathered, Deferred)
+    second.resolve(3)
+    assert not gathered.resolved
+    first.resolve(1)
+    assert gathered.result() == 10
+
+
+def test_values_that_are_there_are_combined_at_once() -> None:
+    assert gather([1, 2], sum) == 3
+
+
+def test_an_error_fails_what_is_gathered() -> None:
+    first = Deferred[int]()
+    gathered = gather([first, 2], sum)
+    assert isinstance(gathered, Deferred)
+    first.fail(REFUSED)
+    with pytest.raises(KafkaError):
+        gathered.result()

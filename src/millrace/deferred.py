@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -33,6 +34,14 @@ class Deferred(Generic[T]):
         """A deferred that has its value already."""
         deferred = cls()
         deferred._value = value
+        deferred.resolved = True
+        return deferred
+
+    @classmethod
+    def failing(cls, error: BaseException) -> Deferred[T]:
+        """A deferred that has failed already."""
+        deferred = cls()
+        deferred._value = error
         deferred.resolved = True
         return deferred
 
@@ -105,6 +114,33 @@ class Deferred(Generic[T]):
             self.then(wake)
             yield from ready
         return self.result()
+
+
+Eventual: TypeAlias = T | Deferred[T]
+"""A value that is there already, or arrives later."""
+
+
+def gather(values: Sequence[Eventual[T]], combine: Callable[[list[T]], U]) -> Eventual[U]:
+    """The values combined, once all of them are there. The first error fails all."""
+    results: list[Any] = list(values)
+    missing = [place for place, value in enumerate(values) if isinstance(value, Deferred)]
+    left = len(missing)
+    if not left:
+        return combine(results)
+    gathered: Deferred[list[T]] = Deferred()
+
+    def receive(place: int, value: Any) -> None:
+        nonlocal left
+        results[place] = value
+        left -= 1
+        if isinstance(value, BaseException):
+            gathered.fail(value)
+        elif not left:
+            gathered.resolve(results)
+
+    for place in missing:
+        results[place].then(partial(receive, place))
+    return gathered.convert(combine)
 
 
 _Conversion = tuple[Callable[[Any], Any], Callable[[BaseException], Any] | None]

@@ -31,8 +31,9 @@ from millrace.storage.cleaner import Cleaner
 from millrace.storage.inspector import Inspector
 from millrace.storage.log_dir import LogDir
 from millrace.timers import Timers
+from millrace.txn.coordinator import Transactions
+from millrace.txn.marker_channel import LocalMarkerChannel
 from millrace.txn.producer_ids import ProducerIds
-from millrace.txn.transactions import Transactions
 
 logger = logging.getLogger(__name__)
 
@@ -206,6 +207,7 @@ def open_node(
             partition_count=partition_count,
             partitions=partitions,
             producer_ids=producer_ids,
+            markers=LocalMarkerChannel(partitions),
             create_topic=create_internal_topic,
             config=config,
             clock=clock,

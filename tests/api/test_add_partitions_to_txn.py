@@ -4,7 +4,7 @@ import pytest
 
 from millrace.api.context import Context
 from millrace.errors import Error
-from millrace.txn.transaction import ProducerIdentity
+from millrace.txn.transaction_state import ProducerIdentity
 from millrace.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,

@@ -4,7 +4,7 @@ import pytest
 
 from millrace.api.context import Context
 from millrace.errors import Error
-from millrace.txn.transaction import ProducerIdentity, State
+from millrace.txn.transaction_state import ProducerIdentity, State
 from millrace.wire.messages.end_txn import EndTxnRequest
 
 from ..node import create_topic

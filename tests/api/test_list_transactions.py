@@ -6,7 +6,7 @@ import pytest
 
 from millrace.api.context import Context
 from millrace.errors import Error
-from millrace.txn.transaction import ProducerIdentity
+from millrace.txn.transaction_state import ProducerIdentity
 from millrace.wire.messages.end_txn import EndTxnRequest
 from millrace.wire.messages.list_transactions import ListTransactionsRequest
 

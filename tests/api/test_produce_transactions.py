@@ -1,21 +1,27 @@
 """Produce in a transaction: the first batch on a partition is verified, or makes it part of it."""
 
+import asyncio
+import inspect
 import time
 
 import pytest
 
+from millrace.api import produce
 from millrace.api.context import Context
+from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
-from millrace.txn.transaction import ProducerIdentity
+from millrace.txn.transaction_state import ProducerIdentity
 from millrace.wire.messages.end_txn import EndTxnRequest
 from millrace.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
+    ProduceResponse,
     TopicProduceData,
 )
 
+from ..coordinator.replicas import FOLLOWER, catch_up, replicate
 from ..node import create_topic
 from ..records import batch
 from ..transactional import read_committed, transactional_batch
@@ -186,8 +192,8 @@ def test_errors_of_the_coordinator_become_ones_that_clients_try_again(
     version: int,
     told: Error,
 ) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise KafkaError(underlying)
+    def refuse(*_: object, **__: object) -> Deferred[None]:
+        return Deferred.failing(KafkaError(underlying))
 
     monkeypatch.setattr(type(ctx.transactions), "verify", refuse)
     assert sender.send(b"a", version=version).error_code == told
@@ -200,11 +206,70 @@ def test_a_batch_behind_one_that_could_not_be_verified_waits_for_it(
     begin(call, sender.producer, "orders")
     with monkeypatch.context() as patch:
 
-        def refuse(*_: object, **__: object) -> None:
-            raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
+        def refuse(*_: object, **__: object) -> Deferred[None]:
+            return Deferred.failing(KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS))
 
         patch.setattr(type(ctx.transactions), "verify", refuse)
         sender.send(b"a", version=OLD)
     assert sender.send(b"b", sequence=1, version=OLD).error_code == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert sender.send(b"a", version=OLD).base_offset == 0
     assert sender.send(b"b", sequence=1, version=OLD).base_offset == 1
+
+
+def test_an_empty_transactional_id_is_refused(sender: Sender, orders: Partition) -> None:
+    refused = sender.send(b"a", version=JOINS, transactional_id="")
+    assert refused.error_code == Error.INVALID_REQUEST
+    assert orders.log.log_end_offset == 0
+
+
+def state_log(ctx: Context) -> list[Partition]:
+    return ctx.partitions.of_topic(ctx.transactions.runtime.topic)
+
+
+def send_late(ctx: Context, sender: Sender) -> "asyncio.Task[ProduceResponse]":
+    """Send a first batch whose coordinator waits for a replica."""
+    records = transactional_batch(
+        [b"a"],
+        int(time.time() * 1000),
+        producer_id=sender.producer.producer_id,
+        epoch=sender.producer.producer_epoch,
+    )
+    data = TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=records)])
+    ctx.api_version = JOINS
+    late = produce.handle(ctx, ProduceRequest(acks=-1, transactional_id="id", topic_data=[data]))
+    assert inspect.iscoroutine(late)
+    task = ctx.loop.create_task(late)
+    ctx.loop.run_until_complete(asyncio.sleep(0))
+    return task
+
+
+def outcome(ctx: Context, sent: "asyncio.Task[ProduceResponse]") -> tuple[int, int]:
+    response = ctx.loop.run_until_complete(sent)
+    partition = response.responses[0].partition_responses[0]
+    return partition.error_code, partition.base_offset
+
+
+def test_a_first_batch_is_appended_when_the_coordinators_agreement_is_committed(
+    ctx: Context, sender: Sender, orders: Partition
+) -> None:
+    replicate(state_log(ctx))
+    sent = send_late(ctx, sender)
+    assert not sent.done()
+    assert orders.log.log_end_offset == 0
+    catch_up(state_log(ctx))
+    # Other transactions of the same coordinator go on meanwhile.
+    ctx.transactions.init_producer_id("other", 60_000)
+    assert outcome(ctx, sent) == (Error.NONE, 0)
+    assert orders.last_stable_offset == 0
+
+
+def test_a_first_batch_is_refused_when_the_coordinator_is_replaced(
+    ctx: Context, sender: Sender, orders: Partition
+) -> None:
+    replicate(state_log(ctx))
+    sent = send_late(ctx, sender)
+    for partition in state_log(ctx):
+        ctx.transactions.runtime.resigned(partition.index)
+        partition.become_follower(1, FOLLOWER)
+    assert outcome(ctx, sent) == (Error.NOT_ENOUGH_REPLICAS, -1)
+    assert orders.log.log_end_offset == 0

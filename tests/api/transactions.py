@@ -1,6 +1,6 @@
 """What tests of the transactional APIs have in common."""
 
-from millrace.txn.transaction import ProducerIdentity
+from millrace.txn.transaction_state import ProducerIdentity
 from millrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from millrace.wire.messages.init_producer_id import InitProducerIdRequest
 

@@ -34,7 +34,7 @@ class Noting(GroupShard):
     """A shard that counts what is replayed."""
 
     def __init__(self) -> None:
-        super().__init__(0, lambda shard: None)
+        super().__init__(0, lambda shard: None, lambda shard: None)
         self.replayed: list[int] = []
 
     def replay(self, record: StateRecord, origin: Origin) -> None:

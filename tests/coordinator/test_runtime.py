@@ -13,7 +13,9 @@ from millrace.coordinator.records import Origin, StateRecord
 from millrace.coordinator.runtime import Runtime, java_hash, positive_hash
 from millrace.disk import OpenFile
 from millrace.errors import Error, KafkaError
+from millrace.testing import ManualClock
 from millrace.testing.disk import FaultyDisk
+from millrace.testing.timers import ManualTimers
 from millrace.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
 from millrace.wire.records import Record, build_batch
 
@@ -47,6 +49,9 @@ class Counts:
     def loaded(self) -> None:
         self.is_loaded = True
 
+    def unloaded(self) -> None:
+        self.is_loaded = False
+
 
 def runtime_of(cluster: OpenNode) -> Runtime[Counts]:
     """A runtime over the topic, elected for the partitions that the broker leads."""
@@ -57,7 +62,7 @@ def runtime_of(cluster: OpenNode) -> Runtime[Counts]:
     return runtime
 
 
-def new_runtime(cluster: OpenNode) -> Runtime[Counts]:
+def new_runtime(cluster: OpenNode, timers: ManualTimers | None = None) -> Runtime[Counts]:
     return Runtime(
         TOPIC,
         SCHEMAS,
@@ -66,6 +71,7 @@ def new_runtime(cluster: OpenNode) -> Runtime[Counts]:
         partitions=cluster.partitions,
         create_topic=lambda: cluster.node.metadata.create_topic(TOPIC, 4),
         clock=Clock(),
+        timers=ManualTimers(ManualClock()) if timers is None else timers,
     )
 
 
@@ -119,7 +125,7 @@ def test_a_resigned_partition_is_no_longer_coordinated_and_loads_again_when_elec
 
 def test_a_decision_is_replayed_and_survives_a_kill(node: Node) -> None:
     runtime = runtime_of(node.open())
-    assert runtime.write("g", lambda shard: ([commit("a", 5), commit("b", 7)], "done")) == "done"
+    assert runtime.write("g", lambda shard: ([commit("a", 5), commit("b", 7)], "done")).result() == "done"
     runtime.write("g", lambda shard: ([commit("a", shard.offsets["a"] + 1), commit("b", None)], None))
     assert runtime.shard_of("g").offsets == {"a": 6}
 
@@ -272,7 +278,7 @@ def test_a_decision_that_cannot_be_written_changes_nothing(node: Node) -> None:
 def test_a_decision_without_records_writes_nothing(node: Node) -> None:
     cluster = node.open()
     runtime = runtime_of(cluster)
-    assert runtime.write("g", lambda shard: ([], 42)) == 42
+    assert runtime.write("g", lambda shard: ([], 42)).result() == 42
     assert sum(partition.log.log_end_offset for partition in cluster.partitions.of_topic(TOPIC)) == 0
 
 

@@ -1,31 +1,59 @@
 """Replies are sent when the state is final, because a reply lets in its client's next request at once."""
 
+from typing import TypeVar
+
+import pytest
+
 from millrace.deferred import Deferred
-from millrace.errors import Error
+from millrace.errors import Error, KafkaError
 from millrace.groups.replies import Replies
 
 from .conftest import NewMember
 from .members import Coordinator, Member
 
+R = TypeVar("R")
+
+
+def committed_already(group_id: str, response: R) -> R:
+    return response
+
+
+def test_a_reply_waits_until_the_state_of_its_group_is_committed() -> None:
+    commits: dict[str, Deferred[None]] = {"readers": Deferred(), "writers": Deferred()}
+
+    def settle(group_id: str, response: R) -> Deferred[R]:
+        return commits[group_id].convert(lambda _: response)
+
+    replies, parked, other = Replies(settle), Deferred[str](), Deferred[str]()
+    with replies:
+        replies.add("readers", parked, "done")
+        replies.add("writers", other, "done")
+    assert not parked.resolved
+    commits["readers"].resolve(None)
+    assert parked.resolved and parked.result() == "done"
+    commits["writers"].fail(KafkaError(Error.NOT_COORDINATOR))
+    with pytest.raises(KafkaError):
+        other.result()
+
 
 def test_replies_are_held_back_until_the_end() -> None:
-    replies, parked = Replies(), Deferred[str]()
+    replies, parked = Replies(committed_already), Deferred[str]()
     with replies:
-        replies.add(parked, "done")
+        replies.add("readers", parked, "done")
         assert not parked.resolved
     assert parked.resolved
 
 
 def test_what_a_reply_brings_about_is_sent_too() -> None:
-    replies, first, second = Replies(), Deferred[str](), Deferred[str]()
+    replies, first, second = Replies(committed_already), Deferred[str](), Deferred[str]()
 
     def next_request(_: str) -> None:
         with replies:
-            replies.add(second, "second")
+            replies.add("readers", second, "second")
 
     first.then(next_request)
     with replies:
-        replies.add(first, "first")
+        replies.add("readers", first, "first")
     assert second.resolved
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from millrace.deferred import Deferred
 from millrace.disk import Bytes, Disk
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
@@ -14,7 +15,9 @@ from millrace.storage.append_origin import AppendOrigin
 from millrace.testing.clock import ManualClock
 from millrace.testing.disk import FaultyDisk
 from millrace.testing.timers import ManualTimers
-from millrace.txn.transaction import (
+from millrace.txn.coordinator import Transactions
+from millrace.txn.markers import RETRY_MS
+from millrace.txn.transaction_state import (
     EPOCH_PER_TRANSACTION,
     LAST_CLIENT_EPOCH,
     OLD_PROTOCOL,
@@ -22,7 +25,6 @@ from millrace.txn.transaction import (
     State,
     Transaction,
 )
-from millrace.txn.transactions import Transactions
 from millrace.wire.control_batch import read_end_marker
 from millrace.wire.records import (
     TRANSACTIONAL_BIT,
@@ -40,9 +42,11 @@ PROPERTIES = {"transaction.state.log.num.partitions": "3", "offsets.topic.num.pa
 
 
 def error_of(call: Callable[..., object], *args: object, **kwargs: object) -> Error:
-    """What a call is refused with."""
+    """The error that a call, or the deferred that it returns, fails with."""
     with pytest.raises(KafkaError) as raised:
-        call(*args, **kwargs)
+        result = call(*args, **kwargs)
+        if isinstance(result, Deferred):
+            result.result()
     return raised.value.error
 
 
@@ -104,6 +108,8 @@ class Coordinator:
         """As after kill -9."""
         self.node.kill()
         self.open()
+        # A marker for a log that was not open yet was put off.
+        self.timers.advance(RETRY_MS)
 
     def create_topic(self, name: str, partitions: int = 2) -> None:
         self.cluster.create_topic(name, partitions)
@@ -144,7 +150,7 @@ class Coordinator:
         joins: bool = False,
         transactional_id: str = "id",
     ) -> None:
-        self.transactions.verify(transactional_id, *producer, topic, index, joins=joins)
+        self.transactions.verify(transactional_id, *producer, topic, index, joins=joins).result()
         batch = build_batch(
             [Record(number, self.clock.now_ms(), None, value) for number, value in enumerate(values)],
             producer_id=producer.producer_id,

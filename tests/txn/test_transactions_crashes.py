@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from millrace.txn.transaction import ProducerIdentity, State
+from millrace.txn.transaction_state import ProducerIdentity, State
 
 from .coordinator import Coordinator, Killed, MortalDisk
 

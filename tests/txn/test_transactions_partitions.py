@@ -4,7 +4,7 @@ import pytest
 
 from millrace.errors import Error
 from millrace.testing.disk import FaultyDisk
-from millrace.txn.transaction import ProducerIdentity, State
+from millrace.txn.transaction_state import ProducerIdentity, State
 
 from .coordinator import Coordinator, error_of
 

@@ -6,7 +6,7 @@ import pytest
 
 from millrace.errors import Error
 from millrace.testing.disk import FaultyDisk
-from millrace.txn.transaction import EPOCH_PER_TRANSACTION, MAX_EPOCH, ProducerIdentity, State
+from millrace.txn.transaction_state import EPOCH_PER_TRANSACTION, MAX_EPOCH, ProducerIdentity, State
 
 from .coordinator import Coordinator, error_of
 

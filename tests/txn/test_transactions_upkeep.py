@@ -8,7 +8,7 @@ from millrace.coordinator.records import decode_record, encode_record
 from millrace.errors import Error
 from millrace.testing.disk import FaultyDisk
 from millrace.txn.shard import SCHEMAS
-from millrace.txn.transaction import State, Transaction
+from millrace.txn.transaction_state import State, Transaction
 from millrace.wire.messages.transaction_records import TransactionLogKey, TransactionLogValue
 
 from .coordinator import TIMEOUT_MS, Coordinator, error_of

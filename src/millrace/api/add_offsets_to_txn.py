@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from millrace.api.context import Context
+from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
-from millrace.txn.transaction import ProducerIdentity
+from millrace.txn.transaction_state import ProducerIdentity
 from millrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 PRODUCER_FENCED_FROM = 2
@@ -24,4 +25,5 @@ async def handle(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToT
         if error.error is Error.PRODUCER_FENCED and ctx.api_version < PRODUCER_FENCED_FROM:
             raise KafkaError(Error.INVALID_PRODUCER_EPOCH) from error
         raise
-    return AddOffsetsToTxnResponse()
+    added = ctx.transactions.settled(request.transactional_id, AddOffsetsToTxnResponse())
+    return await added if isinstance(added, Deferred) else added

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import partial
+from typing import TypeAlias
 
 from millrace.api.context import Context
 from millrace.cluster.image import INTERNAL_TOPICS
+from millrace.deferred import Eventual, gather
 from millrace.errors import Error, KafkaError
 from millrace.steps import Steps, each
-from millrace.txn.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, ProducerIdentity, TopicPartition
+from millrace.txn.transaction_state import (
+    EPOCH_PER_TRANSACTION,
+    OLD_PROTOCOL,
+    ProducerIdentity,
+    TopicPartition,
+)
 from millrace.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -28,7 +35,7 @@ SEVERAL_TRANSACTIONS_FROM = 4
 EPOCH_PER_TRANSACTION_FROM = 5
 
 
-def handle(ctx: Context, request: AddPartitionsToTxnRequest) -> Steps[AddPartitionsToTxnResponse]:
+def handle(ctx: Context, request: AddPartitionsToTxnRequest) -> Steps[Eventual[AddPartitionsToTxnResponse]]:
     if ctx.api_version < SEVERAL_TRANSACTIONS_FROM:
         transaction = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -36,18 +43,27 @@ def handle(ctx: Context, request: AddPartitionsToTxnRequest) -> Steps[AddPartiti
             producer_epoch=request.v3_and_below_producer_epoch,
             topics=request.v3_and_below_topics,
         )
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(yield from _add(ctx, transaction)))
-    response = AddPartitionsToTxnResponse()
+        added = yield from _add(ctx, transaction)
+        return gather(
+            [added], lambda of_one: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=of_one[0])
+        )
+    ids, results = [], []
     for transaction in request.transactions:
-        topics = yield from _add(ctx, transaction)
-        response.results_by_transaction.append(AddPartitionsToTxnResult(transaction.transactional_id, topics))
+        ids.append(transaction.transactional_id)
+        results.append((yield from _add(ctx, transaction)))
         yield
-    return response
+    return gather(
+        results,
+        lambda of_all: AddPartitionsToTxnResponse(
+            results_by_transaction=list(map(AddPartitionsToTxnResult, ids, of_all))
+        ),
+    )
 
 
-def _add(
-    ctx: Context, transaction: AddPartitionsToTxnTransaction
-) -> Steps[list[AddPartitionsToTxnTopicResult]]:
+TopicResults: TypeAlias = list[AddPartitionsToTxnTopicResult]
+
+
+def _add(ctx: Context, transaction: AddPartitionsToTxnTransaction) -> Steps[Eventual[TopicResults]]:
     outcome: dict[TopicPartition, Error] = {}
     for topic in transaction.topics:
         for partition in topic.partitions:
@@ -66,6 +82,13 @@ def _add(
         partitions = yield from each(topic.partitions, partial(_result, outcome, topic.name))
         results.append(AddPartitionsToTxnTopicResult(topic.name, partitions))
         yield
+    return ctx.transactions.settled(transaction.transactional_id, results, partial(_failed, results))
+
+
+def _failed(results: TopicResults, error: KafkaError) -> TopicResults:
+    for topic in results:
+        for partition in topic.results_by_partition:
+            partition.partition_error_code = error.error
     return results
 
 

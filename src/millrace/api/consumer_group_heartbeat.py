@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from millrace.api.context import Context
+from millrace.deferred import Eventual
 from millrace.groups.assignors.spec import Partition
 from millrace.groups.consumer_member import by_topic
 from millrace.groups.consumer_request import Heartbeat
@@ -19,7 +20,7 @@ from millrace.wire.messages.consumer_group_heartbeat import (
 OWN_IDS_FROM = 1
 
 
-def handle(ctx: Context, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+def handle(ctx: Context, request: ConsumerGroupHeartbeatRequest) -> Eventual[ConsumerGroupHeartbeatResponse]:
     heartbeat = Heartbeat(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -36,12 +37,13 @@ def handle(ctx: Context, request: ConsumerGroupHeartbeatRequest) -> ConsumerGrou
     # Java writes addresses without a name with a slash; tools and clients expect it.
     client = Client(ctx.client_id or "", f"/{ctx.client_host}")
     result = ctx.groups.consumer.heartbeat(client, heartbeat)
-    return ConsumerGroupHeartbeatResponse(
+    response = ConsumerGroupHeartbeatResponse(
         member_id=result.member_id,
         member_epoch=result.member_epoch,
         heartbeat_interval_ms=result.interval_ms,
         assignment=None if result.assignment is None else _assignment(result.assignment),
     )
+    return ctx.groups.settled(request.group_id, response)
 
 
 def _owned(topics: list[TopicPartitions] | None) -> set[Partition] | None:

@@ -17,8 +17,8 @@ from millrace.groups.coordinator import Groups
 from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.replication.waiting import Woken
 from millrace.storage.inspector import Inspector
+from millrace.txn.coordinator import Transactions
 from millrace.txn.producer_ids import ProducerIds
-from millrace.txn.transactions import Transactions
 
 
 @dataclass(slots=True, weakref_slot=True)

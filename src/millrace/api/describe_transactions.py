@@ -7,7 +7,7 @@ from functools import partial
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
 from millrace.steps import Steps, each
-from millrace.txn.transaction import State, Transaction
+from millrace.txn.transaction_state import State, Transaction
 from millrace.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,

@@ -155,19 +155,22 @@ class Dispatcher:
                 response = await _finish(response, handler)
             if isinstance(response, Response):
                 return await _encode_in_turns(response, header)
-        # It waits for something else now, and leaves its place to others.
-        if isinstance(response, Deferred):
-            return self._encode_later(response, handler, header)
-        return None if response is None else await self._await_response(response, handler, header)
+        return await self._reply_later(response, handler, header)
 
     async def _long_response(
         self, steps: Steps[Any], handler: Handler, header: RequestHeader
     ) -> Reply | LateReply:
         async with self._ctx.long_requests:
             response = await _finish(steps, handler)
-            if not isinstance(response, Deferred):
-                return None if response is None else await _encode_in_turns(response, header)
-        return self._encode_later(response, handler, header)
+            if isinstance(response, Response):
+                return await _encode_in_turns(response, header)
+        return await self._reply_later(response, handler, header)
+
+    async def _reply_later(self, response: Any, handler: Handler, header: RequestHeader) -> Reply | LateReply:
+        """The reply to a request that waits for something else now, and has left its place to others."""
+        if isinstance(response, Deferred):
+            return self._encode_later(response, handler, header)
+        return None if response is None else await self._await_response(response, handler, header)
 
     async def _await_response(
         self, coroutine: Coroutine[Any, Any, Any], handler: Handler, header: RequestHeader

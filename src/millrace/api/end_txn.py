@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from millrace.api.context import Context
+from millrace.deferred import Eventual
 from millrace.errors import Error, KafkaError
-from millrace.txn.transaction import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, ProducerIdentity
+from millrace.txn.transaction_state import EPOCH_PER_TRANSACTION, OLD_PROTOCOL, ProducerIdentity
 from millrace.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 PRODUCER_FENCED_FROM = 2
 EPOCH_PER_TRANSACTION_FROM = 5
 
 
-def handle(ctx: Context, request: EndTxnRequest) -> EndTxnResponse:
+def handle(ctx: Context, request: EndTxnRequest) -> Eventual[EndTxnResponse]:
     try:
         producer = ctx.transactions.end(
             request.transactional_id,
@@ -25,4 +26,5 @@ def handle(ctx: Context, request: EndTxnRequest) -> EndTxnResponse:
         if error.error is Error.PRODUCER_FENCED and ctx.api_version < PRODUCER_FENCED_FROM:
             raise KafkaError(Error.INVALID_PRODUCER_EPOCH) from error
         raise
-    return EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
+    response = EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
+    return ctx.transactions.settled(request.transactional_id, response)

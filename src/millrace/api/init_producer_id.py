@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 
 from millrace.api.context import Context
+from millrace.deferred import Eventual
 from millrace.errors import Error, KafkaError
-from millrace.txn.transaction import ProducerIdentity
+from millrace.txn.transaction_state import ProducerIdentity
 from millrace.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from millrace.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -15,15 +16,23 @@ logger = logging.getLogger(__name__)
 PRODUCER_FENCED_FROM = 4
 
 
-def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
+def handle(ctx: Context, request: InitProducerIdRequest) -> Eventual[InitProducerIdResponse]:
     try:
         producer = _identity(ctx, request)
     except KafkaError as error:
-        code = error.error
-        if code is Error.PRODUCER_FENCED and ctx.api_version < PRODUCER_FENCED_FROM:
-            code = Error.INVALID_PRODUCER_EPOCH
-        return InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER_EPOCH)
-    return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
+        if error.error is Error.PRODUCER_FENCED and ctx.api_version < PRODUCER_FENCED_FROM:
+            error = KafkaError(Error.INVALID_PRODUCER_EPOCH)
+        return _failed(error)
+    response = InitProducerIdResponse(
+        producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
+    )
+    if request.transactional_id is None:
+        return response
+    return ctx.transactions.settled(request.transactional_id, response, _failed)
+
+
+def _failed(error: KafkaError) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error.error, producer_epoch=NO_PRODUCER_EPOCH)
 
 
 def _identity(ctx: Context, request: InitProducerIdRequest) -> ProducerIdentity:

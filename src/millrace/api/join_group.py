@@ -6,7 +6,7 @@ v6: flexible. v7: protocol type in the response. v8: reason. v9: the leader may 
 from __future__ import annotations
 
 from millrace.api.context import Context
-from millrace.deferred import Deferred
+from millrace.deferred import Deferred, Eventual
 from millrace.errors import KafkaError
 from millrace.groups.classic_requests import JoinRequest, JoinResult
 from millrace.groups.group import Client
@@ -21,7 +21,7 @@ MEMBER_ID_REQUIRED_FROM = 4
 SKIP_ASSIGNMENT_FROM = 9
 
 
-def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Deferred[JoinGroupResponse]:
+def handle(ctx: Context, request: JoinGroupRequest) -> Eventual[JoinGroupResponse]:
     has_rebalance_timeout = ctx.api_version >= REBALANCE_TIMEOUT_FROM
     join = JoinRequest(
         group_id=request.group_id,
@@ -44,7 +44,9 @@ def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Defer
         result = ctx.groups.classic.join(client, join)
     except KafkaError as error:
         return JoinGroupResponse(error_code=error.error, member_id=request.member_id)
-    return result.convert(_response) if isinstance(result, Deferred) else _response(result)
+    if isinstance(result, Deferred):
+        return result.convert(_response)
+    return ctx.groups.settled(request.group_id, _response(result))
 
 
 def _response(result: JoinResult) -> JoinGroupResponse:

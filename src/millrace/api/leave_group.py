@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from millrace.api.context import Context
+from millrace.deferred import Eventual
 from millrace.groups.classic_requests import MemberIdentity
 from millrace.steps import Steps, slices
 from millrace.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
@@ -10,11 +11,11 @@ from millrace.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResp
 SEVERAL_MEMBERS_FROM = 3
 
 
-def handle(ctx: Context, request: LeaveGroupRequest) -> Steps[LeaveGroupResponse]:
+def handle(ctx: Context, request: LeaveGroupRequest) -> Steps[Eventual[LeaveGroupResponse]]:
     classic = ctx.groups.classic
     if ctx.api_version < SEVERAL_MEMBERS_FROM:
         (error,) = classic.leave(request.group_id, [MemberIdentity(request.member_id)])
-        return LeaveGroupResponse(error_code=error)
+        return ctx.groups.settled(request.group_id, LeaveGroupResponse(error_code=error))
     response = LeaveGroupResponse()
     for members in slices(request.members):
         leavers = [MemberIdentity(member.member_id, member.group_instance_id) for member in members]
@@ -23,4 +24,4 @@ def handle(ctx: Context, request: LeaveGroupRequest) -> Steps[LeaveGroupResponse
             MemberResponse(*leaver, error) for leaver, error in zip(leavers, outcomes, strict=True)
         ]
         yield
-    return response
+    return ctx.groups.settled(request.group_id, response)

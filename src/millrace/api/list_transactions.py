@@ -8,7 +8,7 @@ from typing import Any
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
 from millrace.steps import Steps
-from millrace.txn.transaction import STATES_BY_LABEL, Transaction
+from millrace.txn.transaction_state import STATES_BY_LABEL, Transaction
 from millrace.wire.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,

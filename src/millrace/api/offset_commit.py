@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from millrace.api.context import Context
+from millrace.deferred import Eventual
 from millrace.errors import Error, KafkaError
 from millrace.groups.group import Commit
 from millrace.groups.offsets import NO_EXPIRY, CommittedOffset, TopicPartition
@@ -21,7 +24,7 @@ TOPIC_IDS_FROM = 10
 MAX_TIME_MS = 2**63 - 1
 
 
-def handle(ctx: Context, request: OffsetCommitRequest) -> Steps[OffsetCommitResponse]:
+def handle(ctx: Context, request: OffsetCommitRequest) -> Steps[Eventual[OffsetCommitResponse]]:
     now_ms = ctx.clock.now_ms()
     expires_ms = NO_EXPIRY
     if request.retention_time_ms >= 0:
@@ -41,14 +44,19 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> Steps[OffsetCommitResp
         request.generation_id_or_member_epoch,
         knows_epochs=ctx.api_version >= MEMBER_EPOCHS_FROM,
     )
+    response = OffsetCommitResponse(topics=topics)
     try:
         ctx.groups.commit(request.group_id, by, accepted.items())
     except KafkaError as error:
-        for result in topics:
-            for partition in result.partitions:
-                partition.error_code = error.error
-            yield
-    return OffsetCommitResponse(topics=topics)
+        return _failed(response, error)
+    return ctx.groups.settled(request.group_id, response, partial(_failed, response))
+
+
+def _failed(response: OffsetCommitResponse, error: KafkaError) -> OffsetCommitResponse:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            partition.error_code = error.error
+    return response
 
 
 def _accept(

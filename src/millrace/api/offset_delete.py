@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from millrace.api.context import Context
+from millrace.deferred import Eventual
 from millrace.errors import Error, KafkaError
 from millrace.steps import Steps
 from millrace.wire.messages.offset_delete import (
@@ -13,7 +14,7 @@ from millrace.wire.messages.offset_delete import (
 )
 
 
-def handle(ctx: Context, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
+def handle(ctx: Context, request: OffsetDeleteRequest) -> Steps[Eventual[OffsetDeleteResponse]]:
     if not request.group_id:
         raise KafkaError(Error.INVALID_GROUP_ID)
     existing: dict[tuple[str, int], None] = {}
@@ -34,7 +35,7 @@ def handle(ctx: Context, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResp
             result.partitions.append(OffsetDeleteResponsePartition(index, error))
             yield
         yield
-    return response
+    return ctx.groups.settled(request.group_id, response)
 
 
 def _exists(ctx: Context, topic: str, partition: int) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from millrace.api.context import Context
+from millrace.deferred import Eventual, gather
 from millrace.errors import Error, KafkaError
 from millrace.groups.shard import GroupShard
 from millrace.steps import Steps, each
@@ -56,16 +57,20 @@ class _Wanted:
             yield
 
 
-def handle(ctx: Context, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
+def handle(ctx: Context, request: OffsetFetchRequest) -> Steps[Eventual[OffsetFetchResponse]]:
     if ctx.api_version >= SEVERAL_GROUPS_FROM:
-        response = OffsetFetchResponse()
+        groups: list[Eventual[OffsetFetchResponseGroup]] = []
         for wanted in (yield from _wanted_of_groups(request.groups)):
-            response.groups.append((yield from _fetch_group(ctx, wanted, request.require_stable)))
+            groups.append((yield from _fetch_group(ctx, wanted, request.require_stable)))
             yield
-        return response
+        return gather(groups, lambda fetched: OffsetFetchResponse(groups=fetched))
     only = _Wanted(request.group_id)
     yield from only.add(request.topics)
     group = yield from _fetch_group(ctx, only, request.require_stable)
+    return gather([group], lambda fetched: _of_one_group(*fetched))
+
+
+def _of_one_group(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
     topics = [OffsetFetchResponseTopic(topic.name, topic.partitions) for topic in group.topics]
     return OffsetFetchResponse(topics=topics, error_code=group.error_code)
 
@@ -82,7 +87,9 @@ def _wanted_of_groups(groups: Iterable[OffsetFetchRequestGroup]) -> Steps[Iterab
     return by_group.values()
 
 
-def _fetch_group(ctx: Context, wanted: _Wanted, require_stable: bool) -> Steps[OffsetFetchResponseGroup]:
+def _fetch_group(
+    ctx: Context, wanted: _Wanted, require_stable: bool
+) -> Steps[Eventual[OffsetFetchResponseGroup]]:
     response = OffsetFetchResponseGroup(group_id=wanted.group_id)
     try:
         shard = ctx.groups.runtime.shard_of(wanted.group_id)
@@ -97,7 +104,12 @@ def _fetch_group(ctx: Context, wanted: _Wanted, require_stable: bool) -> Steps[O
         return response
     reading = _Reading(ctx, shard, wanted.group_id, require_stable)
     response.topics = yield from reading.all() if wanted.all_topics else reading.some(wanted.topics)
-    return response
+    # An offset that is not committed yet may be lost, and must not be where a consumer begins.
+    return ctx.groups.settled(
+        wanted.group_id,
+        response,
+        lambda error: OffsetFetchResponseGroup(wanted.group_id, error_code=error.error),
+    )
 
 
 class _Reading:

@@ -48,12 +48,35 @@ TOPIC_IDS_FROM = 13
 ADMIN_CLIENT_ID = "__admin_client"
 
 
+class LateVerification:
+    """A transaction's first batch on a partition, which the coordinator has yet to agree to; a copy of it."""
+
+    __slots__ = ("_agreed", "records", "result")
+
+    def __init__(self, agreed: Deferred[None], records: memoryview, inspect: Inspect) -> None:
+        self.records = memoryview(bytes(records))
+        self.result = inspect
+        self._agreed = agreed
+
+    async def wait(self) -> None:
+        """Return once the coordinator agrees; raises KafkaError if it does not."""
+        await self._agreed
+
+
+class Unverified(Exception):
+    """A batch cannot be appended before the coordinator of its transaction agrees."""
+
+    def __init__(self, verification: LateVerification) -> None:
+        super().__init__("the coordinator is asked about the batch")
+        self.verification = verification
+
+
 class LateAppend(NamedTuple):
-    """A batch that is appended once its records are inspected, and the place of its response."""
+    """A batch that is appended once it is verified or inspected, and the place of its response."""
 
     topic: str
     partition: int
-    inspection: LateInspection
+    waits_for: LateInspection | LateVerification
     responses: list[PartitionProduceResponse]
     position: int
 
@@ -118,16 +141,22 @@ async def _finish(
 async def _append_late(
     ctx: Context, request: ProduceRequest, append: LateAppend, unfinished: Unfinished
 ) -> PartitionProduceResponse:
-    topic, index, inspection = append.topic, append.partition, append.inspection
+    topic, index, late = append.topic, append.partition, append.waits_for
+    is_verified = False
     while True:
         try:
-            await inspection.wait()
-            return _append(ctx, request, topic, index, inspection.records, inspection.result, unfinished)
+            await late.wait()
+            is_verified |= isinstance(late, LateVerification)
+            return _append(
+                ctx, request, topic, index, late.records, late.result, unfinished, is_verified=is_verified
+            )
         except KafkaError as error:
             return _failed(index, error)
         except Postponed as postponed:
-            # The topic's configuration changed meanwhile.
-            inspection = postponed.inspection
+            # It was verified first, or the topic's configuration changed meanwhile.
+            late = postponed.inspection
+        except Unverified as unverified:
+            late = unverified.verification
 
 
 async def _flush(ctx: Context, partition: Partition, response: PartitionProduceResponse) -> None:
@@ -184,9 +213,9 @@ def _append_topic(
         index = partition.index
         try:
             appended = _append(ctx, request, name, index, partition.records, inspect, unfinished)
-        except Postponed as postponed:
-            late = LateAppend(name, index, postponed.inspection, responses, len(responses))
-            unfinished.late.append(late)
+        except (Postponed, Unverified) as late:
+            waits_for = late.inspection if isinstance(late, Postponed) else late.verification
+            unfinished.late.append(LateAppend(name, index, waits_for, responses, len(responses)))
             appended = PartitionProduceResponse(index=index)
         responses.append(appended)
     return response
@@ -200,6 +229,8 @@ def _append(
     records: memoryview | None,
     inspect: Inspect,
     unfinished: Unfinished,
+    *,
+    is_verified: bool = False,
 ) -> PartitionProduceResponse:
     acks = request.acks
     try:
@@ -215,7 +246,8 @@ def _append(
         if request.transactional_id is None:
             appended = partition.append(records, AppendOrigin.CLIENT, inspect)
         else:
-            appended = _append_transactional(ctx, request.transactional_id, partition, records, inspect)
+            transactional_id = None if is_verified else request.transactional_id
+            appended = _append_transactional(ctx, transactional_id, partition, records, inspect)
     except KafkaError as error:
         return _failed(index, error)
     response = PartitionProduceResponse(
@@ -240,41 +272,50 @@ def _refuse_zstd(records: memoryview) -> None:
 
 
 def _append_transactional(
-    ctx: Context, transactional_id: str, partition: Partition, records: memoryview, inspect: Inspect
+    ctx: Context, transactional_id: str | None, partition: Partition, records: memoryview, inspect: Inspect
 ) -> Appended:
+    """Append a batch of a transaction; without an id the coordinator has agreed to it already."""
     if len(records) < HEADER_BYTES:
         return partition.append(records)
     header = read_header(records)
     if not header.is_transactional or header.base_sequence < 0:
         return partition.append(records, AppendOrigin.CLIENT, inspect)
     joins = ctx.api_version >= JOINS_TRANSACTIONS_FROM
-    if partition.log.producers.begins_transaction(header, ctx.clock.now_ms(), bumps_epochs=joins):
-        _verify(ctx, transactional_id, partition, header, joins)
+    producers = partition.log.producers
+    begins = producers.begins_transaction(header, ctx.clock.now_ms(), bumps_epochs=joins)
+    if begins and transactional_id is not None:
+        agreed = _verify(ctx, transactional_id, partition, header, joins)
+        if not agreed.resolved:
+            raise Unverified(LateVerification(agreed, records, inspect))
+        agreed.result()
     return partition.append(records, AppendOrigin.TRANSACTION, inspect)
 
 
 def _verify(
     ctx: Context, transactional_id: str, partition: Partition, header: BatchHeader, joins: bool
-) -> None:
+) -> Deferred[None]:
     """Let the coordinator agree to the transaction's first batch on a partition."""
-    try:
-        ctx.transactions.verify(
-            transactional_id,
-            header.producer_id,
-            header.producer_epoch,
-            partition.topic,
-            partition.index,
-            joins=joins,
-            knows_abortable=ctx.api_version >= KNOWS_ABORTABLE_FROM,
-        )
-    except KafkaError as error:
-        if error.error in UNVERIFIED or (error.error is Error.CONCURRENT_TRANSACTIONS and not joins):
+
+    def refuse(error: BaseException) -> None:
+        if isinstance(error, KafkaError) and (
+            error.error in UNVERIFIED or (error.error is Error.CONCURRENT_TRANSACTIONS and not joins)
+        ):
             raise KafkaError(
                 Error.NOT_ENOUGH_REPLICAS,
                 "Unable to verify the partition has been added to the transaction. Underlying error: "
                 f"{error.error.name}",
             ) from error
-        raise
+        raise error
+
+    return ctx.transactions.verify(
+        transactional_id,
+        header.producer_id,
+        header.producer_epoch,
+        partition.topic,
+        partition.index,
+        joins=joins,
+        knows_abortable=ctx.api_version >= KNOWS_ABORTABLE_FROM,
+    ).convert(lambda _: None, refuse)
 
 
 def _failed(index: int, error: KafkaError) -> PartitionProduceResponse:

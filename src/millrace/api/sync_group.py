@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millrace.api.context import Context
-from millrace.deferred import Deferred
+from millrace.deferred import Deferred, Eventual
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic_requests import SyncRequest, SyncResult
 from millrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -11,7 +11,7 @@ from millrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupRespons
 PROTOCOL_FROM = 5
 
 
-def handle(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse | Deferred[SyncGroupResponse]:
+def handle(ctx: Context, request: SyncGroupRequest) -> Eventual[SyncGroupResponse]:
     if ctx.api_version >= PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
         raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
     sync = SyncRequest(
@@ -24,7 +24,9 @@ def handle(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse | Defer
         assignments={assigned.member_id: assigned.assignment for assigned in request.assignments},
     )
     result = ctx.groups.classic.sync(sync)
-    return result.convert(_response) if isinstance(result, Deferred) else _response(result)
+    if isinstance(result, Deferred):
+        return result.convert(_response)
+    return ctx.groups.settled(request.group_id, _response(result))
 
 
 def _response(result: SyncResult) -> SyncGroupResponse:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any
 
 from millrace.api.context import Context
+from millrace.deferred import Deferred, Eventual
 from millrace.errors import Error, KafkaError
 from millrace.groups.coordinator import TransactionalCommit
 from millrace.groups.group import Commit
@@ -22,7 +25,9 @@ KNOWS_ABORTABLE_FROM = 4
 JOINS_BY_ITSELF_FROM = 5
 
 
-def handle(ctx: Context, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse]:
+def handle(
+    ctx: Context, request: TxnOffsetCommitRequest
+) -> Steps[Eventual[TxnOffsetCommitResponse] | Coroutine[Any, Any, TxnOffsetCommitResponse]]:
     # A partition that is named twice is committed once, as it is named last.
     accepted: dict[TopicPartition, CommittedOffset] = {}
     topics = []
@@ -30,6 +35,38 @@ def handle(ctx: Context, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetComm
         partitions = yield from each(topic.partitions, partial(_accept, ctx, topic.name, accepted))
         topics.append(TxnOffsetCommitResponseTopic(topic.name, partitions))
         yield
+    response = TxnOffsetCommitResponse(topics=topics)
+    try:
+        verified = _verify(ctx, request)
+        if not verified.resolved:
+            return _commit_later(verified, ctx, request, accepted, response)
+        verified.result()
+    except KafkaError as error:
+        return _failed(response, error)
+    return _commit(ctx, request, accepted, response)
+
+
+async def _commit_later(
+    verified: Deferred[None],
+    ctx: Context,
+    request: TxnOffsetCommitRequest,
+    accepted: dict[TopicPartition, CommittedOffset],
+    response: TxnOffsetCommitResponse,
+) -> TxnOffsetCommitResponse:
+    try:
+        await verified
+    except KafkaError as error:
+        return _failed(response, error)
+    committed = _commit(ctx, request, accepted, response)
+    return await committed if isinstance(committed, Deferred) else committed
+
+
+def _commit(
+    ctx: Context,
+    request: TxnOffsetCommitRequest,
+    accepted: dict[TopicPartition, CommittedOffset],
+    response: TxnOffsetCommitResponse,
+) -> Eventual[TxnOffsetCommitResponse]:
     by = Commit(
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
@@ -37,7 +74,6 @@ def handle(ctx: Context, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetComm
         is_transactional=True,
     )
     try:
-        _check_transaction(ctx, request)
         ctx.groups.commit(
             request.group_id,
             by,
@@ -45,18 +81,22 @@ def handle(ctx: Context, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetComm
             TransactionalCommit(request.producer_id, request.producer_epoch),
         )
     except KafkaError as error:
-        for result in topics:
-            for partition in result.partitions:
-                partition.error_code = error.error
-            yield
-    return TxnOffsetCommitResponse(topics=topics)
+        return _failed(response, error)
+    return ctx.groups.settled(request.group_id, response, partial(_failed, response))
 
 
-def _check_transaction(ctx: Context, request: TxnOffsetCommitRequest) -> None:
+def _failed(response: TxnOffsetCommitResponse, error: KafkaError) -> TxnOffsetCommitResponse:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            partition.error_code = error.error
+    return response
+
+
+def _verify(ctx: Context, request: TxnOffsetCommitRequest) -> Deferred[None]:
     """The group's partition must be part of the producer's transaction; from v5 on it joins by itself."""
     if not request.group_id:
         raise KafkaError(Error.INVALID_GROUP_ID)
-    ctx.transactions.verify(
+    return ctx.transactions.verify(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,

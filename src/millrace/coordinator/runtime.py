@@ -1,9 +1,14 @@
 """Decide, append, replay: how a coordinator keeps its state in an internal topic.
 
 A decision reads the state and returns records and a response. The records are appended to the internal
-topic as one batch and then replayed, and only replaying changes the state; starting is replaying the same
+topic as one batch and then replayed, and only replaying changes the state; loading is replaying the same
 records from the log. Everything happens on the broker loop, and an append is a write to the page cache, so
 a decision, its append and its replay are one step that nothing else can come between.
+
+Decisions go on from state that is not committed yet. A response must not: it waits until the log that the
+state comes from is committed (`settled`). With one replica it is, and nothing waits.
+
+A shard is loaded when this broker is elected for its partition, and dropped when it resigns.
 """
 
 from __future__ import annotations
@@ -11,17 +16,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from functools import lru_cache
-from typing import Generic, TypeVar
+from functools import lru_cache, partial
+from typing import Generic, NamedTuple, TypeVar
 
 from millrace.clock import Clock
 from millrace.coordinator.loading import Loader
 from millrace.coordinator.records import EncodedRecord, Origin, Schemas, StateRecord, encode_record
 from millrace.coordinator.shard import Shard
+from millrace.deferred import Deferred, Eventual
 from millrace.errors import Error, KafkaError
 from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.replication.partition import Partition
 from millrace.storage.append_origin import AppendOrigin
+from millrace.storage.log import Log
+from millrace.timers import Timers
 from millrace.wire.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -41,6 +49,9 @@ T = TypeVar("T")
 LOAD_BYTES = 64 * 1024
 LOAD_RECORDS = 1000
 
+# As Kafka's default of offsets.commit.timeout.ms.
+COMMIT_TIMEOUT_MS = 5000
+
 # What a failed append means to the client of a coordinator, as Kafka has it.
 _APPEND_ERRORS = {
     Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
@@ -51,6 +62,13 @@ _APPEND_ERRORS = {
     Error.MESSAGE_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
     Error.RECORD_LIST_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
 }
+
+
+class _Led(NamedTuple, Generic[S]):
+    """A loaded shard, and the partition that its state comes from."""
+
+    shard: S
+    partition: Partition
 
 
 class Runtime(Generic[S]):
@@ -69,6 +87,7 @@ class Runtime(Generic[S]):
         partitions: HostedPartitions,
         create_topic: Callable[[], Awaitable[object]],
         clock: Clock,
+        timers: Timers,
         superseding: Collection[int] = (),
     ) -> None:
         """`partition_count` tells the number of a topic's partitions by the cluster's metadata.
@@ -83,8 +102,10 @@ class Runtime(Generic[S]):
         self._partitions = partitions
         self._create_topic = create_topic
         self._clock = clock
-        self._shards: dict[int, S] = {}
-        self._loading: set[int] = set()
+        self._timers = timers
+        self._led: dict[int, _Led[S]] = {}
+        # By index: the leader epoch that the partition is loaded for.
+        self._loading: dict[int, int] = {}
 
     # Finding
 
@@ -105,45 +126,25 @@ class Runtime(Generic[S]):
 
     def shard(self, index: int) -> S:
         """The state of a partition; raises KafkaError while it is loading, and if it is not led here."""
-        found = self._shards.get(index)
-        if found is not None:
-            return found
+        return self._find(index).shard
+
+    def _find(self, index: int) -> _Led[S]:
+        led = self._led.get(index)
+        if led is not None:
+            return led
         if index in self._loading:
             raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
         reason = self._partitions.offline_reason(self.topic, index)
         raise KafkaError(Error.NOT_COORDINATOR, reason or f"{self.topic}-{index} is not led by this broker")
 
-    # Leading
-
-    def elected(self, index: int, leader_epoch: int) -> bool:
-        """Take up the state of a partition that this broker leads now.
-
-        An empty partition has its shard at once, any other one after `load`. Returns whether `load` must be
-        called: it is not, if it is running for another partition.
-        """
-        if index in self._shards or index in self._loading:
-            return False
-        partition = self._partitions.leader(self.topic, index)
-        if partition.log.log_start_offset == partition.log.log_end_offset:
-            self._serve(partition, self._new_shard(index))
-            return False
-        self._loading.add(index)
-        return len(self._loading) == 1
-
-    def resigned(self, index: int) -> None:
-        """This broker no longer leads a partition: its shard goes."""
-        self._loading.discard(index)
-        self._shards.pop(index, None)
-
-    def _serve(self, partition: Partition, shard: S) -> None:
-        self._shards[partition.index] = shard
-        partition.on_marker = shard.end_transaction
-        shard.loaded()
+    def leader_epoch(self, index: int) -> int:
+        """The epoch in which this broker leads a partition."""
+        return self._find(index).partition.leader_epoch
 
     @property
     def shards(self) -> Iterable[S]:
         """Every shard that is loaded."""
-        return self._shards.values()
+        return [led.shard for led in self._led.values()]
 
     @property
     def is_loading(self) -> bool:
@@ -151,14 +152,22 @@ class Runtime(Generic[S]):
 
     # Writing
 
-    def write(self, key: str, decide: Callable[[S], tuple[list[StateRecord], T]]) -> T:
-        """Decide on the key's shard, make the decision last, and return its response."""
+    def write(self, key: str, decide: Callable[[S], tuple[list[StateRecord], T]]) -> Deferred[T]:
+        """Decide on the key's shard and make the decision last.
+
+        The state has changed when this returns. The response is there once the change is committed, which
+        may take as long as other replicas need; it fails with NOT_COORDINATOR if this broker resigns first.
+        """
         index = self.partition_of(key)
-        shard = self.shard(index)
-        records, response = decide(shard)
+        led = self._find(index)
+        records, response = decide(led.shard)
         if records:
-            self.append(index, records)
-        return response
+            self._append(index, records)
+        return _committed(led.partition).convert(lambda _: response)
+
+    def committed(self, index: int) -> Deferred[None]:
+        """Resolves when the present state of a shard is committed; fails as `write` does."""
+        return _committed(self._find(index).partition)
 
     def append(
         self,
@@ -167,8 +176,21 @@ class Runtime(Generic[S]):
         *,
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
+    ) -> Deferred[None]:
+        """Append and replay records; with a producer id they are part of its transaction.
+
+        Resolves as `write` does.
+        """
+        self._append(index, records, producer_id, producer_epoch)
+        return self.committed(index)
+
+    def _append(
+        self,
+        index: int,
+        records: list[StateRecord],
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
     ) -> None:
-        """Append and replay records; with a producer id they are part of its transaction."""
         shard = self.shard(index)
         now_ms = self._clock.now_ms()
         encoded = [encode_record(record) for record in records]
@@ -194,21 +216,95 @@ class Runtime(Generic[S]):
             producer_epoch=producer_epoch,
             attributes=0 if producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT,
         )
+        partition = self._find(index).partition
         try:
-            partition = self._partitions.leader(self.topic, index)
+            if partition.lacks_replicas:
+                raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
             return partition.append(memoryview(batch), AppendOrigin.COORDINATOR).base_offset
         except KafkaError as error:
-            raise KafkaError(_APPEND_ERRORS.get(error.error, error.error), error.message) from error
+            raise _as_coordinator(error) from error
+
+    # Responding
+
+    def settled(
+        self, key: str, response: T, on_error: Callable[[KafkaError], T] | None = None
+    ) -> Eventual[T]:
+        """A response that was made from a key's state, once all of that state is committed.
+
+        The response itself if it is committed already. Fails with NOT_COORDINATOR if this broker resigns
+        first, and with COORDINATOR_NOT_AVAILABLE if it takes too long; `on_error` makes a response of that.
+        """
+        count = self._partition_count(self.topic)
+        led = self._led.get(positive_hash(key) % count) if count else None
+        if led is None or not led.partition.is_replicated:
+            return response
+        committed = _committed(led.partition)
+        if committed.resolved:
+            return response
+        return self._within_time(committed).convert(
+            lambda _: response, None if on_error is None else partial(_on_kafka_error, on_error)
+        )
+
+    def _within_time(self, committed: Deferred[None]) -> Deferred[None]:
+        def stop_waiting() -> None:
+            self._timers.cancel(limited)
+            committed.cancel()
+
+        def time_out() -> None:
+            committed.cancel()
+            limited.fail(KafkaError(Error.COORDINATOR_NOT_AVAILABLE, "The replicas did not confirm in time."))
+
+        def finish(outcome: BaseException | None) -> None:
+            self._timers.cancel(limited)
+            limited.resolve(None) if outcome is None else limited.fail(outcome)
+
+        limited: Deferred[None] = Deferred(on_cancel=stop_waiting)
+        self._timers.schedule(limited, COMMIT_TIMEOUT_MS, time_out)
+        committed.then(finish)
+        return limited
+
+    # Leading
+
+    def elected(self, index: int, leader_epoch: int) -> bool:
+        """Take up the state of a partition that this broker leads now.
+
+        An empty partition has its shard at once, any other one after `load`. Returns whether `load` must be
+        called: it is not, if it is running for another partition.
+        """
+        if index in self._led:
+            # The log of a leader that stays has not changed.
+            return False
+        partition = self._partitions.leader(self.topic, index)
+        if partition.log.log_start_offset == partition.log.log_end_offset:
+            self._serve(partition, self._new_shard(index))
+            return False
+        is_running = bool(self._loading)
+        self._loading[index] = leader_epoch
+        return not is_running
+
+    def resigned(self, index: int) -> None:
+        """Drop the state of a partition that this broker does not lead any more."""
+        self._loading.pop(index, None)
+        led = self._led.pop(index, None)
+        if led is not None:
+            led.partition.on_marker = None
+            led.shard.unloaded()
+
+    def _serve(self, partition: Partition, shard: S) -> None:
+        self._led[partition.index] = _Led(shard, partition)
+        partition.on_marker = shard.end_transaction
+        shard.loaded()
 
     # Loading
 
     async def load(self) -> None:
         """Replay every partition that this broker was elected for, while the broker serves."""
         while self._loading:
-            index = min(self._loading)
+            index, leader_epoch = min(self._loading.items())
+            shard = None
             try:
                 partition = self._partitions.leader(self.topic, index)
-                shard = await self._replay(partition)
+                shard = await self._replay(partition, leader_epoch)
             except KafkaError as error:
                 logger.error(
                     "cannot load %s-%d: %s; its keys are unavailable, those of other partitions are not",
@@ -216,31 +312,67 @@ class Runtime(Generic[S]):
                     index,
                     error,
                 )
-            else:
-                # The partition may have been resigned meanwhile.
-                if index in self._loading:
+            if self._is_elected(index, leader_epoch):
+                del self._loading[index]
+                if shard is not None:
                     self._serve(partition, shard)
-            self._loading.discard(index)
 
-    async def _replay(self, partition: Partition) -> S:
+    def _is_elected(self, index: int, leader_epoch: int) -> bool:
+        """Whether a partition is still to be loaded for an epoch: it may have been resigned meanwhile."""
+        return self._loading.get(index) == leader_epoch
+
+    async def _replay(self, partition: Partition, leader_epoch: int) -> S | None:
+        """The partition's state; None if it was resigned meanwhile."""
         shard = self._new_shard(partition.index)
         loader = Loader(shard, self._schemas, self._superseding, partition)
         log = partition.log
         offset = log.log_start_offset
-        while offset < log.log_end_offset:
-            piece = log.read(offset, LOAD_BYTES, min_one_batch=True)
-            if piece is None:
-                break
-            began = offset
-            for header, batch in iterate_batches(log.copy(piece)):
-                loader.take(header, batch)
-                offset = header.next_offset
-            if offset <= began:
-                raise CorruptBatch(f"There is no whole batch at offset {began}")
+        while self._is_elected(partition.index, leader_epoch):
+            if offset < log.log_end_offset:
+                offset = _replay_piece(log, loader, offset)
+            elif not loader.replay_newest(LOAD_RECORDS):
+                return shard
+            # Transactions may end in the partition meanwhile, so the log's end is looked at again.
             await asyncio.sleep(0)
-        while loader.replay_newest(LOAD_RECORDS):
-            await asyncio.sleep(0)
-        return shard
+        return None
+
+
+def _replay_piece(log: Log, loader: Loader, offset: int) -> int:
+    """Replay some batches from an offset on; returns the offset that follows them."""
+    piece = log.read(offset, LOAD_BYTES, min_one_batch=True)
+    following = offset
+    for header, batch in iterate_batches(b"" if piece is None else log.copy(piece)):
+        loader.take(header, batch)
+        following = header.next_offset
+    if following <= offset:
+        raise CorruptBatch(f"There is no whole batch at offset {offset}")
+    return following
+
+
+def _committed(partition: Partition) -> Deferred[None]:
+    """Resolves when all that is in the partition now is committed."""
+    if not partition.is_replicated:
+        return Deferred.of(None)
+    return partition.committed(partition.log.log_end_offset).convert(_nothing, _refuse)
+
+
+def _nothing(_: None) -> None:
+    return None
+
+
+def _refuse(error: BaseException) -> None:
+    raise _as_coordinator(error) if isinstance(error, KafkaError) else error
+
+
+def _as_coordinator(error: KafkaError) -> KafkaError:
+    """The error of a partition, as the coordinator's clients know it."""
+    return KafkaError(_APPEND_ERRORS.get(error.error, error.error), error.message)
+
+
+def _on_kafka_error(on_error: Callable[[KafkaError], T], error: BaseException) -> T:
+    if not isinstance(error, KafkaError):
+        raise error
+    return on_error(error)
 
 
 @lru_cache(maxsize=10_000)

@@ -1,4 +1,4 @@
-"""What a coordinator keeps for one partition of its internal topic."""
+"""The state of a coordinator behind one partition of its internal topic."""
 
 from __future__ import annotations
 
@@ -17,3 +17,6 @@ class Shard(Protocol):
 
     def loaded(self) -> None:
         """Everything in the log has been replayed: timers may start."""
+
+    def unloaded(self) -> None:
+        """This broker no longer leads the partition: timers stop, and parked requests are refused."""

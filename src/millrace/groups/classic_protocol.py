@@ -9,7 +9,6 @@ from typing import Protocol
 
 from millrace.clock import Clock
 from millrace.config import BrokerConfig
-from millrace.coordinator.records import StateRecord
 from millrace.coordinator.runtime import Runtime
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
@@ -62,6 +61,13 @@ class ClassicProtocol:
             if isinstance(group, ClassicGroup):
                 self.start_sessions(group)
 
+    def on_unloaded(self, shard: GroupShard) -> None:
+        """Members that wait here have to look for the coordinator that took over."""
+        with self.rebalances.replies:
+            for group in shard.groups.values():
+                if isinstance(group, ClassicGroup):
+                    self.rebalances.abandon(group, Error.NOT_COORDINATOR)
+
     def start_sessions(self, group: ClassicGroup) -> None:
         with self.rebalances.replies:
             for member in group.members.values():
@@ -97,10 +103,8 @@ class ClassicProtocol:
         records = [] if group is None else group.tombstones()
         records.append(new_group_record(group_id, self._clock.now_ms()))
 
-        def create(shard: GroupShard) -> tuple[list[StateRecord], GroupShard]:
-            return records, shard
-
-        return self._runtime.write(group_id, create).groups[group_id]
+        self._runtime.write(group_id, lambda _: (records, None))
+        return self._runtime.shard_of(group_id).groups[group_id]
 
     def _join(self, group: ClassicGroup, client: Client, request: JoinRequest) -> Join:
         if not self._has_room(group, request.member_id):
@@ -211,10 +215,10 @@ class ClassicProtocol:
         replies, old_id = self.rebalances.replies, member.member_id
         waiting = group.parked_joins.pop(old_id, None)
         if waiting is not None:
-            replies.add(waiting, JoinResult(Error.FENCED_INSTANCE_ID, old_id))
+            replies.add(group.group_id, waiting, JoinResult(Error.FENCED_INSTANCE_ID, old_id))
         parked = group.parked_syncs.pop(old_id, None)
         if parked is not None:
-            replies.add(parked, SyncResult(Error.FENCED_INSTANCE_ID))
+            replies.add(group.group_id, parked, SyncResult(Error.FENCED_INSTANCE_ID))
         self.rebalances.end_session(group, old_id)
         group.rename(member, member_id)
         self.rebalances.extend_session(group, member)

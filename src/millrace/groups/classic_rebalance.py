@@ -36,7 +36,7 @@ class Rebalances:
         self._config = config
         self._clock = clock
         self._timers = timers
-        self.replies = Replies()
+        self.replies = Replies(runtime.settled)
 
     # Joining
 
@@ -105,7 +105,7 @@ class Rebalances:
         for member in group.members.values():
             parked = group.parked_joins.pop(member.member_id, None)
             if parked is not None:
-                self.replies.add(parked, group.joined(member.member_id))
+                self.replies.add(group.group_id, parked, group.joined(member.member_id))
             self.extend_session(group, member)
             member.is_new = False
         self._later(_sync_key(group), group.rebalance_timeout_ms, lambda: self._expire_syncs(group))
@@ -159,7 +159,7 @@ class Rebalances:
     def _answer_syncs(self, group: ClassicGroup, error: Error) -> None:
         for member_id, parked in group.parked_syncs.items():
             response = SyncResult(error) if error else group.synced(member_id)
-            self.replies.add(parked, response)
+            self.replies.add(group.group_id, parked, response)
             # Its session may have run out while it was waiting, which did not count.
             self.extend_session(group, group.members[member_id])
         group.parked_syncs.clear()
@@ -222,19 +222,19 @@ class Rebalances:
         """Take a member out; what it is waiting with is answered so that, if alive, it joins afresh."""
         waiting = group.parked_joins.get(member.member_id)
         if waiting is not None:
-            self.replies.add(waiting, JoinResult(Error.UNKNOWN_MEMBER_ID))
+            self.replies.add(group.group_id, waiting, JoinResult(Error.UNKNOWN_MEMBER_ID))
         parked = group.parked_syncs.get(member.member_id)
         if parked is not None:
-            self.replies.add(parked, SyncResult(Error.UNKNOWN_MEMBER_ID))
+            self.replies.add(group.group_id, parked, SyncResult(Error.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
         self.end_session(group, member.member_id)
 
     def abandon(self, group: ClassicGroup, error: Error) -> None:
         """Answer everybody who waits, and let all timers go: the group ends, or changes its protocol."""
         for member_id, waiting in group.parked_joins.items():
-            self.replies.add(waiting, JoinResult(error, member_id))
+            self.replies.add(group.group_id, waiting, JoinResult(error, member_id))
         for parked in group.parked_syncs.values():
-            self.replies.add(parked, SyncResult(error))
+            self.replies.add(group.group_id, parked, SyncResult(error))
         group.parked_joins.clear()
         group.parked_syncs.clear()
         for member_id in (*group.members, *group.pending):

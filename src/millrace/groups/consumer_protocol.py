@@ -78,6 +78,14 @@ class ConsumerProtocol:
                 self.sessions.start(group)
                 self.downgrade_if_due(group)
 
+    def on_unloaded(self, shard: GroupShard) -> None:
+        """Another coordinator watches the members from now on."""
+        for group in shard.groups.values():
+            if isinstance(group, ConsumerGroup):
+                self._timers.cancel(_regexes_key(group.group_id))
+                for member_id in group.members:
+                    self.sessions.end(group.group_id, member_id)
+
     # Heartbeats
 
     def heartbeat(self, client: Client, heartbeat: Heartbeat) -> HeartbeatResult:
@@ -266,7 +274,7 @@ class ConsumerProtocol:
         """Match expressions apart from the heartbeat that asks for it: there may be many topics."""
         if needs_resolving(group, self.topics.version, self._clock.now_ms()):
             group_id = group.group_id
-            self._timers.schedule(("consumer-regexes", group_id), 0, lambda: self._resolve(group_id))
+            self._timers.schedule(_regexes_key(group_id), 0, lambda: self._resolve(group_id))
 
     def _resolve(self, group_id: str) -> None:
         group = self._runtime.shard_of(group_id).groups.get(group_id)
@@ -347,6 +355,10 @@ class ConsumerProtocol:
         self._classic.start_sessions(classic)
         with self._classic.rebalances.replies:
             self._classic.rebalances.prepare(classic, "the group went over to the classic protocol")
+
+
+def _regexes_key(group_id: str) -> tuple[str, str]:
+    return "consumer-regexes", group_id
 
 
 def check_static(known: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:

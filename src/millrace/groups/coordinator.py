@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from millrace.clock import Clock
 from millrace.config import BrokerConfig
 from millrace.coordinator.records import StateRecord
 from millrace.coordinator.runtime import Runtime
+from millrace.deferred import Eventual
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic_protocol import ClassicProtocol
 from millrace.groups.consumer_protocol import ConsumerProtocol
@@ -32,6 +33,8 @@ from millrace.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from millrace.wire.schema import ZERO_UUID
 
 logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 OFFSETS_TOPIC = "__consumer_offsets"
 SIMPLE_CONSUMER_GENERATION = -1
@@ -69,22 +72,20 @@ class Groups:
         self.config = config
         self.clock = clock
         self.timers = timers
-        self.on_loaded: list[Callable[[GroupShard], None]] = []
-        """Told of each shard whose state is there: who keeps timers starts them."""
         self.runtime: Runtime[GroupShard] = Runtime(
             OFFSETS_TOPIC,
             SCHEMAS,
-            lambda index: GroupShard(index, self._loaded),
+            lambda index: GroupShard(index, self._loaded, self._unloaded),
             partition_count=partition_count,
             partitions=partitions,
             create_topic=lambda: create_topic(
                 OFFSETS_TOPIC, config.offsets_topic_num_partitions, self._topic_configs()
             ),
             clock=clock,
+            timers=timers,
             superseding=[OffsetCommitKey.record_type],
         )
         self.classic = ClassicProtocol(self.runtime, config=config, clock=clock, timers=timers)
-        self.on_loaded.append(self.classic.on_loaded)
         self.consumer = ConsumerProtocol(
             self.runtime,
             self.classic,
@@ -95,7 +96,6 @@ class Groups:
             timers=timers,
         )
         self.classic.other_protocol = MixedProtocol(self.consumer)
-        self.on_loaded.append(self.consumer.on_loaded)
 
     def _topic_configs(self) -> dict[str, str]:
         return {
@@ -105,8 +105,12 @@ class Groups:
         }
 
     def _loaded(self, shard: GroupShard) -> None:
-        for tell in self.on_loaded:
-            tell(shard)
+        self.classic.on_loaded(shard)
+        self.consumer.on_loaded(shard)
+
+    def _unloaded(self, shard: GroupShard) -> None:
+        self.classic.on_unloaded(shard)
+        self.consumer.on_unloaded(shard)
 
     # Finding
 
@@ -120,6 +124,12 @@ class Groups:
     def __iter__(self) -> Iterator[Group]:
         for shard in self.runtime.shards:
             yield from shard
+
+    def settled(
+        self, group_id: str, response: R, on_error: Callable[[KafkaError], R] | None = None
+    ) -> Eventual[R]:
+        """A response about a group, once the state that it was made from is committed."""
+        return self.runtime.settled(group_id, response, on_error)
 
     # Offsets
 

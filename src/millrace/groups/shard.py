@@ -47,11 +47,17 @@ def replays(key: type[RecordKey], value: type[Message]) -> Callable[[Replay], Re
 class GroupShard:
     """Owned by the broker loop; not thread-safe."""
 
-    def __init__(self, index: int, on_loaded: Callable[[GroupShard], None]) -> None:
+    def __init__(
+        self,
+        index: int,
+        on_loaded: Callable[[GroupShard], None],
+        on_unloaded: Callable[[GroupShard], None],
+    ) -> None:
         self.index = index
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self._on_loaded = on_loaded
+        self._on_unloaded = on_unloaded
 
     def find(self, group_id: str) -> Group | None:
         """The group, or what stands for one that has only offsets."""
@@ -82,6 +88,9 @@ class GroupShard:
 
     def loaded(self) -> None:
         self._on_loaded(self)
+
+    def unloaded(self) -> None:
+        self._on_unloaded(self)
 
 
 @replays(OffsetCommitKey, OffsetCommitValue)

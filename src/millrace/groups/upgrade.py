@@ -98,7 +98,7 @@ def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> Draft:
     draft = Draft(ConsumerGroup(group.group_id), topics, group.tombstones())
     draft.found(members, group.generation)
     # The group as it will be: what comes next is decided on it, and appended in the same batch.
-    shard = GroupShard(-1, lambda _: None)
+    shard = GroupShard(-1, lambda _: None, lambda _: None)
     for record in draft.records:
         shard.replay(record, _NOWHERE)
     upgraded = shard.groups[group.group_id]

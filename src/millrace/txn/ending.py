@@ -16,7 +16,7 @@ arrived, and the new epoch shuts out whatever is still under way.
 from __future__ import annotations
 
 from millrace.errors import Error, KafkaError
-from millrace.txn.transaction import LAST_CLIENT_EPOCH, ProducerIdentity, State, Transaction
+from millrace.txn.transaction_state import LAST_CLIENT_EPOCH, ProducerIdentity, State, Transaction
 
 
 def repeats_end(transaction: Transaction, producer: ProducerIdentity, *, committed: bool) -> bool:

@@ -1,13 +1,24 @@
-"""Hands out producer ids, each of them once for all time."""
+"""Gives out producer ids, each of them only once."""
 
 import json
 from collections.abc import Iterable
+from typing import Protocol
 
 from millrace.errors import Error, KafkaError
 from millrace.storage.log_dir import LogDir
 
 BLOCK_SIZE = 1000
 _FILE_NAME = "producer-ids.json"
+
+
+class ProducerIdAllocator(Protocol):
+    """Gives out producer ids that no other broker gives out."""
+
+    def allocate(self) -> int:
+        """An id that was never given before; raises KafkaError or OSError if there is none at present."""
+
+    def skip_past(self, producer_id: int) -> None:
+        """Never give out an id up to this one: a producer has it."""
 
 
 class ProducerIds:
@@ -42,7 +53,7 @@ class ProducerIds:
         return producer_id
 
     def skip_past(self, producer_id: int) -> None:
-        """Never give out an id up to this one: somebody has it."""
+        """Never give out an id up to this one: a producer has it."""
         self._next = max(self._next, producer_id + 1)
         self._end = max(self._end, self._next)
 

@@ -78,8 +78,6 @@ class Transaction:
     timeout_ms: int
     updated_ms: int
     producer_epoch: int = NO_PRODUCER_EPOCH
-    last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """Recognises a repeated InitProducerId; the log does not keep it, so a restart forgets it."""
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
     state: State = State.EMPTY
@@ -128,41 +126,41 @@ class Transaction:
 
     # Transitions
 
-    def initialized(self, expected_epoch: int | None, timeout_ms: int, now_ms: int) -> Transaction:
-        """The next epoch for a new producer, or for one that goes on from the epoch it names (KIP-360)."""
-        epoch, last_epoch = self.producer_epoch + 1, NO_PRODUCER_EPOCH
-        if expected_epoch is not None:
-            last_epoch = self.producer_epoch
-            if self.producer_epoch not in (NO_PRODUCER_EPOCH, expected_epoch):
-                if expected_epoch != self.last_producer_epoch:
-                    raise KafkaError(Error.PRODUCER_FENCED)
-                # The answer to this producer's request was lost: it gets the epoch it was given.
-                epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
-        return self._emptied(self.producer_id, epoch, last_epoch, timeout_ms, now_ms)
+    def initialized(
+        self, expected_epoch: int | None, last_epoch: int, timeout_ms: int, now_ms: int
+    ) -> tuple[Transaction, int]:
+        """The next epoch for a new producer, or for one that goes on from the epoch it names (KIP-360).
 
-    def needs_new_producer_id(self, expected_epoch: int | None) -> bool:
-        """Whether the producer that asks has used up the epochs of its id."""
+        last_epoch is the epoch before the present one, if that is known; the one before the next is returned
+        as well.
+        """
+        epoch, next_last_epoch = self.producer_epoch + 1, NO_PRODUCER_EPOCH
+        if expected_epoch is not None:
+            next_last_epoch = self.producer_epoch
+            if self.producer_epoch not in (NO_PRODUCER_EPOCH, expected_epoch):
+                if expected_epoch != last_epoch:
+                    raise KafkaError(Error.PRODUCER_FENCED)
+                # The response to this producer's request was lost: it gets the epoch it was given.
+                epoch, next_last_epoch = self.producer_epoch, last_epoch
+        return self._emptied(self.producer_id, epoch, timeout_ms, now_ms), next_last_epoch
+
+    def needs_new_producer_id(self, expected_epoch: int | None, last_epoch: int) -> bool:
+        """Whether the producer has used up the epochs of its id."""
         if expected_epoch in (None, self.producer_epoch):
             return self.is_epoch_exhausted
         # Fencing took the last epoch of all, which no client may have.
-        return self.producer_epoch == MAX_EPOCH and expected_epoch == self.last_producer_epoch
+        return self.producer_epoch == MAX_EPOCH and expected_epoch == last_epoch
 
-    def rotated(
-        self, new_producer_id: int, expected_epoch: int | None, timeout_ms: int, now_ms: int
-    ) -> Transaction:
+    def rotated(self, new_producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
         """A new producer id, because the old one has no epochs left."""
-        last_epoch = NO_PRODUCER_EPOCH if expected_epoch is None else expected_epoch
-        return self._emptied(new_producer_id, 0, last_epoch, timeout_ms, now_ms)
+        return self._emptied(new_producer_id, 0, timeout_ms, now_ms)
 
-    def _emptied(
-        self, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
-    ) -> Transaction:
+    def _emptied(self, producer_id: int, epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
         return replace(
             self,
             producer_id=producer_id,
             previous_producer_id=self.producer_id,
             producer_epoch=epoch,
-            last_producer_epoch=last_epoch,
             timeout_ms=timeout_ms,
             state=State.EMPTY,
             partitions=frozenset(),
@@ -191,15 +189,14 @@ class Transaction:
         next_producer_id: int = NO_PRODUCER_ID,
     ) -> Transaction:
         """Decided: from here on it ends this way, whatever happens."""
-        epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
+        epoch = self.producer_epoch
         if client_version >= EPOCH_PER_TRANSACTION:
-            epoch, last_epoch = min(epoch + 1, MAX_EPOCH), epoch
+            epoch = min(epoch + 1, MAX_EPOCH)
         return replace(
             self,
             previous_producer_id=self.producer_id,
             next_producer_id=next_producer_id,
             producer_epoch=epoch,
-            last_producer_epoch=last_epoch,
             state=State.PREPARE_COMMIT if committed else State.PREPARE_ABORT,
             started_ms=self.started_ms if self.state is State.ONGOING else now_ms,
             updated_ms=now_ms,

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator
+from typing import TypeVar
 
 from millrace.clock import Clock
 from millrace.config import BrokerConfig
 from millrace.coordinator.runtime import Runtime
+from millrace.deferred import Deferred, Eventual
 from millrace.errors import Error, KafkaError
 from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.timers import Timers
 from millrace.txn.ending import repeats_end, repeats_end_by_epoch
+from millrace.txn.marker_channel import MarkerChannel
 from millrace.txn.markers import Markers
-from millrace.txn.producer_ids import ProducerIds
+from millrace.txn.producer_ids import ProducerIdAllocator
 from millrace.txn.shard import SCHEMAS, TransactionShard
-from millrace.txn.transaction import (
+from millrace.txn.transaction_state import (
     EPOCH_PER_TRANSACTION,
     LAST_CLIENT_EPOCH,
     OLD_PROTOCOL,
@@ -30,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 TRANSACTION_TOPIC = "__transaction_state"
 
+R = TypeVar("R")
+
 CreateTopic = Callable[[str, int, dict[str, str]], Awaitable[object]]
 """Creates an internal topic: name, partitions, configs."""
 
@@ -37,8 +42,9 @@ CreateTopic = Callable[[str, int, dict[str, str]], Awaitable[object]]
 class Transactions:
     """Owned by the broker loop; not thread-safe.
 
-    Prepare, markers and completion are one step here, because every partition is led by this broker: what
-    clients see as CONCURRENT_TRANSACTIONS lasts only while a log cannot be written.
+    An end is decided, committed to the log, carried to every partition by markers, and recorded as complete.
+    Where this broker has the only replica of everything, that is one step. Otherwise clients see
+    CONCURRENT_TRANSACTIONS in between.
     """
 
     def __init__(
@@ -46,7 +52,8 @@ class Transactions:
         *,
         partition_count: Callable[[str], int | None],
         partitions: HostedPartitions,
-        producer_ids: ProducerIds,
+        producer_ids: ProducerIdAllocator,
+        markers: MarkerChannel,
         create_topic: CreateTopic,
         config: BrokerConfig,
         clock: Clock,
@@ -55,19 +62,19 @@ class Transactions:
         self._config = config
         self._clock = clock
         self._timers = timers
-        self._partitions = partitions
         self._producer_ids = producer_ids
-        self._markers = Markers(partitions, timers, self._record_completion)
+        self._markers = Markers(markers, timers, self._record_completion)
         self.runtime: Runtime[TransactionShard] = Runtime(
             TRANSACTION_TOPIC,
             SCHEMAS,
-            lambda index: TransactionShard(index, self._loaded),
+            lambda index: TransactionShard(index, self._loaded, self._unloaded),
             partition_count=partition_count,
             partitions=partitions,
             create_topic=lambda: create_topic(
                 TRANSACTION_TOPIC, config.transaction_state_log_num_partitions, self._topic_configs()
             ),
             clock=clock,
+            timers=timers,
         )
 
     def _topic_configs(self) -> dict[str, str]:
@@ -78,7 +85,7 @@ class Transactions:
         }
 
     def start(self) -> None:
-        """Begin to look for transactions that take too long and ids that nobody uses."""
+        """Begin to look for transactions that take too long and ids that are not used any more."""
         self._repeat(
             self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self.abort_timed_out
         )
@@ -116,7 +123,7 @@ class Transactions:
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None = None
     ) -> ProducerIdentity:
-        """Give the id to a producer and fence whoever held it, aborting a transaction it left open.
+        """Give the id to a producer and fence the one that held it, aborting a transaction it left open.
 
         A producer that names the identity it had goes on with its next epoch, unless another has taken over.
         """
@@ -129,8 +136,8 @@ class Transactions:
         transaction.check_settled()
         if transaction.state is State.ONGOING:
             transaction = self._fence(transaction)
-        changed = self._initialize(transaction, timeout_ms, expected)
-        self._write(changed)
+        changed, last_epoch = self._initialize(transaction, timeout_ms, expected)
+        self._write(changed, last_epoch)
         logger.info("%s is now producer %d in epoch %d", transactional_id, *changed.producer)
         return changed.producer
 
@@ -146,12 +153,16 @@ class Transactions:
 
     def _initialize(
         self, transaction: Transaction, timeout_ms: int, expected: ProducerIdentity | None
-    ) -> Transaction:
+    ) -> tuple[Transaction, int]:
+        """The next producer of an id, and the epoch that it had before."""
         now_ms = self._clock.now_ms()
         expected_epoch = None if expected is None else expected.producer_epoch
-        if transaction.needs_new_producer_id(expected_epoch):
-            return transaction.rotated(self._new_producer_id(), expected_epoch, timeout_ms, now_ms)
-        return transaction.initialized(expected_epoch, timeout_ms, now_ms)
+        shard = self.runtime.shard_of(transaction.transactional_id)
+        last_epoch = shard.last_epochs.get(transaction.transactional_id, NO_PRODUCER_EPOCH)
+        if transaction.needs_new_producer_id(expected_epoch, last_epoch):
+            rotated = transaction.rotated(self._new_producer_id(), timeout_ms, now_ms)
+            return rotated, NO_PRODUCER_EPOCH if expected_epoch is None else expected_epoch
+        return transaction.initialized(expected_epoch, last_epoch, timeout_ms, now_ms)
 
     def _fence(self, transaction: Transaction) -> Transaction:
         """Abort what is open under a new epoch, so that its producer can do no more."""
@@ -199,11 +210,11 @@ class Transactions:
         *,
         joins: bool,
         knows_abortable: bool = True,
-    ) -> None:
-        """Admit the first append of a transaction to a partition, or raise what the append answers (KIP-890).
+    ) -> Deferred[None]:
+        """Admit the first append of a transaction to a partition, or fail with the append's error (KIP-890).
 
         With `joins` the partition becomes part of the transaction; otherwise it must be one already, or else
-        a late request of a past transaction would open one that nobody ever ends.
+        a late request of a past transaction would open one that is never ended.
         """
         producer = ProducerIdentity(producer_id, producer_epoch)
         try:
@@ -215,10 +226,12 @@ class Transactions:
                     raise KafkaError(outcome[topic, partition])
         except KafkaError as error:
             if error.error is Error.PRODUCER_FENCED:
-                raise KafkaError(Error.INVALID_PRODUCER_EPOCH) from error
+                error = KafkaError(Error.INVALID_PRODUCER_EPOCH)
             if error.error is Error.TRANSACTION_ABORTABLE and not knows_abortable:
-                raise KafkaError(Error.INVALID_TXN_STATE) from error
-            raise
+                error = KafkaError(Error.INVALID_TXN_STATE)
+            return Deferred.failing(error)
+        admitted = self.settled(transactional_id, None)
+        return Deferred.of(None) if admitted is None else admitted
 
     # Ending
 
@@ -254,33 +267,52 @@ class Transactions:
             now_ms=self._clock.now_ms(),
             next_producer_id=next_producer_id,
         )
-        self._write(prepared)
-        self._complete(prepared)
+        bumps_epoch = client_version >= EPOCH_PER_TRANSACTION
+        decided = self._write(prepared, transaction.producer_epoch if bumps_epoch else None)
+        self._complete_once(decided, [prepared])
         return prepared.next_producer
 
-    def _complete(self, prepared: Transaction) -> None:
-        self._markers.complete(prepared, self._coordinator_epoch(prepared.transactional_id))
+    def _complete_once(self, decided: Deferred[None], transactions: Collection[Transaction]) -> None:
+        """Write markers as soon as the decision for them is committed: it cannot be taken back then."""
 
-    def _coordinator_epoch(self, transactional_id: str) -> int:
-        return self._partitions.leader(
-            TRANSACTION_TOPIC, self.runtime.partition_of(transactional_id)
-        ).leader_epoch
+        def complete(outcome: BaseException | None) -> None:
+            # Another coordinator has taken over, and completes what it finds decided.
+            if outcome is not None:
+                return
+            for transaction in transactions:
+                index = self.runtime.partition_of(transaction.transactional_id)
+                self._markers.complete(transaction, self.runtime.leader_epoch(index))
+
+        if transactions:
+            decided.then(complete)
 
     def _record_completion(self, prepared: Transaction) -> None:
         self._write(prepared.completed(self._clock.now_ms()))
 
     def _loaded(self, shard: TransactionShard) -> None:
-        """Complete what was decided before the broker stopped."""
-        for transaction in list(shard.transactions.values()):
+        """Complete the transactions that were decided before this broker took over."""
+        for transaction in shard.transactions.values():
             self._producer_ids.skip_past(max(transaction.producer_id, transaction.next_producer_id))
-            if transaction.state.is_prepared:
-                self._complete(transaction)
+        prepared = [found for found in shard.transactions.values() if found.state.is_prepared]
+        self._complete_once(self.runtime.committed(shard.index), prepared)
 
-    def _write(self, transaction: Transaction) -> None:
-        index = self.runtime.partition_of(transaction.transactional_id)
-        self.runtime.append(index, [transaction.record()])
-        # The log does not keep the epoch before the present one.
-        self.runtime.shard(index).put(transaction)
+    def _unloaded(self, shard: TransactionShard) -> None:
+        self._markers.forget(shard.transactions)
+
+    def _write(self, transaction: Transaction, last_epoch: int | None = None) -> Deferred[None]:
+        """Make a state last; last_epoch, if it changes, is the epoch before."""
+        transactional_id = transaction.transactional_id
+        index = self.runtime.partition_of(transactional_id)
+        committed = self.runtime.append(index, [transaction.record()])
+        if last_epoch is not None:
+            self.runtime.shard(index).last_epochs[transactional_id] = last_epoch
+        return committed
+
+    def settled(
+        self, transactional_id: str, response: R, on_error: Callable[[KafkaError], R] | None = None
+    ) -> Eventual[R]:
+        """A response about an id, once the state that it was made from is committed."""
+        return self.runtime.settled(transactional_id, response, on_error)
 
     # Upkeep
 
