@@ -1,4 +1,4 @@
-"""A lone broker's cluster on a temporary data directory."""
+"""A single broker's cluster on a temporary data directory."""
 
 from collections.abc import Iterator
 from pathlib import Path

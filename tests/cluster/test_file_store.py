@@ -1,4 +1,4 @@
-"""A lone broker's metadata: creating, changing and deleting topics, and finding all of it again."""
+"""A single broker's metadata: creating, changing and deleting topics, also across restarts."""
 
 import errno
 import json
@@ -28,7 +28,7 @@ def partitions_of(cluster: OpenNode, topic: str) -> list[int]:
 # Creating
 
 
-def test_a_new_topic_is_there_at_once_and_after_a_restart(node: Node) -> None:
+def test_a_new_topic_exists_at_once_and_after_a_restart(node: Node) -> None:
     created = node.open().create_topic("orders", 3, configs={"retention.ms": "1000"})
     cluster = node.reopen()
     topic = cluster.topics["orders"]
@@ -39,7 +39,7 @@ def test_a_new_topic_is_there_at_once_and_after_a_restart(node: Node) -> None:
     assert cluster.partitions.leader("orders", 0).log.config.retention_ms == 1000
 
 
-def test_unnamed_counts_are_the_brokers_defaults(node: Node) -> None:
+def test_missing_counts_are_the_brokers_defaults(node: Node) -> None:
     cluster = node.open({"num.partitions": "4", "default.replication.factor": "3"})
     assert cluster.create_topic("orders").partitions == 4
 
@@ -60,7 +60,7 @@ def test_impossible_counts_are_refused(cluster: OpenNode, partitions: int, facto
     assert not cluster.topics
 
 
-def test_names_taken_or_colliding_are_refused(cluster: OpenNode) -> None:
+def test_existing_or_colliding_names_are_rejected(cluster: OpenNode) -> None:
     cluster.create_topic("a.b", 1)
     with refused(Error.TOPIC_ALREADY_EXISTS, "Topic 'a.b' already exists."):
         cluster.create_topic("a.b", 1)
@@ -87,7 +87,7 @@ def test_validating_creates_nothing(cluster: OpenNode, node: Node) -> None:
     assert not node.reopen().topics
 
 
-def test_a_full_disk_refuses_the_topic_and_leaves_nothing_half_done(tmp_path: Path) -> None:
+def test_a_full_disk_rejects_the_topic_and_leaves_nothing_behind(tmp_path: Path) -> None:
     disk = FaultyDisk()
     node = Node(tmp_path / "data", disk=disk)
     cluster = node.open()
@@ -165,7 +165,7 @@ def test_a_topic_whose_log_cannot_be_opened_can_be_deleted_and_leaves_nothing(no
     assert cluster.partitions.leader("orders", 0).topic_id == new.topic_id
 
 
-def test_a_directory_that_is_gone_already_does_not_keep_its_topic(node: Node) -> None:
+def test_a_topic_whose_directory_is_missing_can_be_deleted(node: Node) -> None:
     cluster = node.open()
     topic = cluster.create_topic("orders", 2)
     shutil.rmtree(node.directories[0] / "orders-0")
@@ -174,7 +174,7 @@ def test_a_directory_that_is_gone_already_does_not_keep_its_topic(node: Node) ->
     assert not list(node.directories[0].glob("orders-*"))
 
 
-def test_a_topic_gets_nothing_of_a_deleted_one_whose_directory_could_not_be_removed(
+def test_a_topic_inherits_no_records_of_a_deleted_one_whose_directory_could_not_be_removed(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = node.open()
@@ -205,10 +205,10 @@ def test_deleting_can_be_switched_off(node: Node) -> None:
         cluster.delete_topic(cluster.create_topic("orders", 1))
 
 
-# What a killed broker leaves
+# After a kill
 
 
-def test_directories_that_were_not_made_are_made_at_the_next_start(node: Node) -> None:
+def test_missing_directories_are_created_at_the_next_start(node: Node) -> None:
     node.open().create_topic("orders", 2)
     node.kill()
     (directory,) = node.directories
@@ -275,7 +275,7 @@ def test_topic_files_can_be_read_by_people(node: Node) -> None:
     assert content["configs"] == {"cleanup.policy": "compact"}
 
 
-# Whose directory it is
+# The owner of a directory
 
 
 def test_the_cluster_id_stays(node: Node) -> None:
@@ -290,7 +290,7 @@ def test_another_brokers_directory_is_refused(node: Node) -> None:
         node.reopen({"node.id": "2"})
 
 
-def test_a_broker_without_a_number_takes_its_directorys(node: Node) -> None:
+def test_a_broker_without_a_number_takes_the_number_of_its_directory(node: Node) -> None:
     node.open({"broker.id": "7"})
     assert node.reopen().config.node_id == 7
 
@@ -358,7 +358,7 @@ def test_each_change_of_topics_is_logged(cluster: OpenNode, caplog: pytest.LogCa
     assert "deleted topic orders" in caplog.text
 
 
-def test_a_topic_does_not_inherit_where_a_stray_of_its_name_began(node: Node) -> None:
+def test_a_topic_does_not_inherit_the_start_offset_of_a_stray_of_its_name(node: Node) -> None:
     cluster = node.open()
     cluster.create_topic("orders", 1)
     cluster.create_topic("other", 1)

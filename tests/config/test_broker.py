@@ -19,7 +19,7 @@ def test_an_empty_file_gives_kafkas_defaults() -> None:
     assert config.log_config({}) == LogConfig()
 
 
-def test_a_kraft_file_is_read_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_kraft_file_is_read_unchanged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "server.properties"
     file.write_text(
         "process.roles=broker,controller\n"
@@ -44,7 +44,7 @@ def test_a_kraft_file_is_read_as_it_is(tmp_path: Path, caplog: pytest.LogCapture
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_a_zookeeper_era_file_is_read_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_zookeeper_era_file_is_read_unchanged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     config = BrokerConfig.from_properties(
         {"broker.id": "0", "port": "9092", "log.dir": "/data", "zookeeper.connect": "localhost:2181"}
@@ -67,14 +67,14 @@ def test_the_finest_unit_of_retention_counts(given: dict[str, str], expected: in
     assert BrokerConfig.from_properties(given).log_config({}).retention_ms == expected
 
 
-def test_a_topics_own_setting_counts_over_the_brokers() -> None:
+def test_a_topics_own_setting_overrides_the_brokers() -> None:
     config = BrokerConfig.from_properties({"log.segment.bytes": "2000", "log.cleanup.policy": "compact"})
     log_config = config.log_config({"segment.bytes": "1000"})
     assert log_config.segment_bytes == 1000
     assert log_config.cleanup_policy == ("compact",)
 
 
-def test_dynamic_settings_count_over_the_files_and_those_of_this_broker_most() -> None:
+def test_dynamic_settings_override_the_file_and_those_of_this_broker_come_first() -> None:
     config = BrokerConfig.from_properties({"log.retention.ms": "1", "log.cleaner.threads": "1"})
     config.set_dynamic({"log.retention.ms": "2", "log.cleaner.threads": "2"}, {})
     assert (config.log_config({}).retention_ms, config.log_cleaner_threads) == (2, 2)
@@ -82,7 +82,7 @@ def test_dynamic_settings_count_over_the_files_and_those_of_this_broker_most() -
     assert (config.log_config({}).retention_ms, config.log_cleaner_threads) == (3, 1)
 
 
-def test_an_unknown_option_is_a_warning_that_names_the_nearest(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_option_is_a_warning_that_suggests_the_nearest(caplog: pytest.LogCaptureFixture) -> None:
     BrokerConfig.from_properties({"num.partitons": "3", "retention.ms": "5", "my.own.thing": "1"})
     assert "unknown option num.partitons is ignored; did you mean num.partitions?" in caplog.text
     assert "retention.ms is a topic's option and is ignored; did you mean log.retention.ms?" in caplog.text
@@ -105,7 +105,7 @@ def test_an_unknown_option_is_a_warning_that_names_the_nearest(caplog: pytest.Lo
         ("process.roles", "controller", "process.roles must include broker"),
     ],
 )
-def test_a_wrong_value_is_refused_with_what_is_expected(name: str, text: str, message: str) -> None:
+def test_a_wrong_value_is_rejected_with_the_expected_one(name: str, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         BrokerConfig.from_properties({name: text})
 
@@ -121,7 +121,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_importing_the_options_stays_cheap() -> None:
-    """The names of options without effect, and what looks for similar names, are loaded only when needed."""
+    """The names of options without effect, and the search for similar names, are loaded only when needed."""
     script = (
         "import sys, millrace.config; print('difflib' in sys.modules, 'millrace.config.known' in sys.modules)"
     )

@@ -35,7 +35,7 @@ def test_advertised_listeners_are_matched_by_name() -> None:
     assert (outside.name, outside.advertised_host, outside.advertised_port) == ("OUT", "kafka.example", 19093)
 
 
-def test_ipv6_addresses_stand_in_brackets() -> None:
+def test_ipv6_addresses_are_written_in_brackets() -> None:
     (listener,) = listeners(listeners="PLAINTEXT://[::1]:9092")
     assert (listener.host, listener.advertised_host) == ("::1", "::1")
 
@@ -75,6 +75,6 @@ def test_the_options_of_kafka_0_8_become_listeners() -> None:
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "name a host they can reach"),
     ],
 )
-def test_what_cannot_be_served_is_refused_with_a_reason(properties: dict[str, str], message: str) -> None:
+def test_unsupported_listeners_are_rejected_with_a_reason(properties: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         BrokerConfig.from_properties(properties)

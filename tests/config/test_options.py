@@ -1,4 +1,4 @@
-"""Every option is declared once, and what is derived from the declarations agrees with them."""
+"""Every option is declared once, and everything derived from the declarations agrees with them."""
 
 import dataclasses
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_a_log_config_cannot_be_changed() -> None:
         ({"min.cleanable.dirty.ratio": "0.2_5"}, "must be a number, got '0.2_5'"),
     ],
 )
-def test_a_topic_config_that_makes_no_sense_is_refused(configs: dict[str, str], message: str) -> None:
+def test_an_invalid_topic_config_is_rejected(configs: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         BrokerConfig().log_config(configs)
 

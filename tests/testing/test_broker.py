@@ -53,13 +53,13 @@ def test_properties_are_kafka_s() -> None:
         assert list(metadata.brokers) == [7]
 
 
-def test_its_data_directory_is_gone_with_it() -> None:
+def test_its_data_directory_is_removed_with_it() -> None:
     with Broker() as broker:
         assert broker.data_dir.is_dir()
     assert not broker.data_dir.exists()
 
 
-def test_a_data_directory_of_one_s_own_is_kept(tmp_path: Path) -> None:
+def test_a_given_data_directory_is_kept(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path) as broker:
         produce(broker, b"coffee")
     with Broker(data_dir=str(tmp_path)) as broker:
@@ -123,7 +123,7 @@ def test_a_taken_port_is_named() -> None:
     broker.stop()
 
 
-def test_time_passes_when_the_test_says_so() -> None:
+def test_the_test_controls_the_time() -> None:
     clock = ManualClock(int(time.time() * 1000))
     day_ms = 24 * 3600 * 1000
     soon = {"log.initial.task.delay.ms": "0", "log.retention.check.interval.ms": "20"}
@@ -140,7 +140,7 @@ def test_time_passes_when_the_test_says_so() -> None:
         assert partition.log.log_end_offset == 3
 
 
-def test_a_free_port_can_be_listened_on_and_is_none_that_connections_get() -> None:
+def test_a_free_port_can_be_bound_and_is_outside_the_range_of_outgoing_connections() -> None:
     for _ in range(20):
         port = free_port()
         with socket.create_server(("127.0.0.1", port)) as listening:

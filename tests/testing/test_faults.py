@@ -48,7 +48,7 @@ def new_producer(broker: Broker, **settings: Any) -> Producer:
 
 
 def deliver(producer: Producer, value: bytes) -> KafkaError | None:
-    """Produce one record; what went wrong, if anything."""
+    """Produce one record; returns the error, if any."""
     outcome: list[KafkaError | None] = []
     producer.produce(TOPIC, value, on_delivery=lambda error, _: outcome.append(error))
     assert producer.flush(SECONDS) == 0
@@ -78,7 +78,7 @@ def test_a_dropped_answer_is_not_written_again_by_an_idempotent_producer(broker:
     assert end_offset(broker) == 1
 
 
-def test_a_dropped_answer_of_an_api_that_takes_its_time_is_done_all_the_same(broker: Broker) -> None:
+def test_a_request_to_a_slow_api_is_handled_although_its_answer_is_dropped(broker: Broker) -> None:
     admin = new_admin(broker)
     broker.on("DeleteTopics", drop_answer(times=1))
     with pytest.raises(KafkaException):
@@ -124,14 +124,14 @@ def read_one(broker: Broker) -> bytes | None:
         consumer.close()
 
 
-def test_a_passing_failure_is_retried_by_the_client(broker: Broker, producer: Producer) -> None:
+def test_a_temporary_failure_is_retried_by_the_client(broker: Broker, producer: Producer) -> None:
     broker.on("Produce", fail(Error.NOT_LEADER_OR_FOLLOWER, times=2))
     assert deliver(producer, b"coffee") is None
     broker.on("Fetch", fail(Error.NOT_LEADER_OR_FOLLOWER, times=2))
     assert read_one(broker) == b"coffee"
 
 
-def test_a_lasting_failure_reaches_the_user(broker: Broker, producer: Producer) -> None:
+def test_a_permanent_failure_reaches_the_user(broker: Broker, producer: Producer) -> None:
     broker.on("Produce", fail(Error.TOPIC_AUTHORIZATION_FAILED))
     error = deliver(producer, b"coffee")
     assert error is not None
@@ -213,7 +213,7 @@ def api_name_of(request: Any) -> str:
     return type(request).__name__.removesuffix("Request")
 
 
-def test_a_fault_is_over_when_its_times_are(broker: Broker) -> None:
+def test_a_fault_ends_after_its_number_of_times(broker: Broker) -> None:
     admin = new_admin(broker)
     broker.on("CreateTopics", fail(Error.POLICY_VIOLATION, times=1))
     with pytest.raises(KafkaException):
@@ -244,7 +244,7 @@ def test_a_failed_write_costs_nothing_but_time(broker: Broker, producer: Produce
     assert end_offset(broker) == 2
 
 
-def test_a_full_disk_is_told_and_writing_goes_on_when_there_is_room(
+def test_a_full_disk_is_reported_and_writing_continues_when_there_is_room(
     broker: Broker, producer: Producer
 ) -> None:
     broker.disk.fill(room=20)
@@ -273,7 +273,7 @@ def test_a_fault_stays_while_others_come_and_go(broker: Broker) -> None:
     seen: list[bool] = []
 
     class Watched(dict[int, Any]):
-        """The broker's faults, looked at after each change."""
+        """The broker's faults, checked after each change."""
 
         def clear(self) -> None:
             super().clear()

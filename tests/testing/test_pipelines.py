@@ -30,7 +30,7 @@ def words(lines: DataFrame) -> DataFrame:
 
 def test_records_go_in_and_come_out_decoded(millrace_spark: Any, broker: Broker) -> None:
     assert run_pipeline(shout, millrace_spark, broker, lines=["hello", "world"]) == ["HELLO", "WORLD"]
-    # The topics have records from before, which the output leaves out.
+    # The topics have earlier records, which the output leaves out.
     assert run_pipeline(shout, millrace_spark, broker, lines=["again"]) == ["HELLO", "WORLD", "AGAIN"]
 
 
@@ -42,7 +42,7 @@ def test_a_crash_leaves_no_trace_in_exactly_once_output(millrace_spark: Any, cra
     assert {word: counted["count"] for word, counted in output.newest.items()} == {
         **{"to": 2, "be": 2, "or": 1, "not": 1, "that": 1, "is": 1}
     }
-    # Each word once for every batch that it is in: nothing is lost, and nothing is there twice.
+    # Each word once for every batch that has it: nothing is lost, and nothing is duplicated.
     assert sorted((row["word"], row["count"]) for row in output) == [
         *[("be", 1), ("be", 2), ("is", 1), ("not", 1), ("or", 1), ("that", 1), ("to", 1), ("to", 2)]
     ]
@@ -79,7 +79,7 @@ def test_records_have_keys_times_headers_and_partitions(millrace_spark: Any) -> 
     assert {value["n"] for value in output} == {1, 2}
 
 
-def test_several_outputs_and_dead_letters_are_told_apart(millrace_spark: Any) -> None:
+def test_several_outputs_and_dead_letters_are_returned_by_name(millrace_spark: Any) -> None:
     @pipeline(
         numbers=log.json("numbers", "n int", malformed=log.dead_letters("bad-numbers")),
         output={"even": log.json("even"), "odd": log.json("odd")},
@@ -115,7 +115,7 @@ def test_the_error_of_a_python_function_is_what_the_test_shows(millrace_spark: A
     assert "\tat " not in note
 
 
-def test_an_input_that_is_not_there_is_named(millrace_spark: Any, broker: Broker) -> None:
+def test_an_unknown_input_is_named(millrace_spark: Any, broker: Broker) -> None:
     with pytest.raises(TypeError, match="shout has no input called line; it has lines"):
         run_pipeline(shout, millrace_spark, broker, line=["hello"])
 

@@ -1,4 +1,4 @@
-"""The fixtures that come with the package, in a project of somebody else."""
+"""The fixtures that come with the package, in another project."""
 
 import pytest
 

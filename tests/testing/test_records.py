@@ -1,4 +1,4 @@
-"""Topics and records that tests of pipelines bring along."""
+"""Topics and records in tests of pipelines."""
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -7,7 +7,7 @@ from millrace.testing import Broker, records
 
 
 def test_topics_are_listed_when_they_have_been_created(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster is one whose brokers hear of new topics late."""
+    """The cluster is one whose brokers learn about new topics late."""
     lists: list[set[str]] = []
 
     def listed(admin: AdminClient) -> set[str]:

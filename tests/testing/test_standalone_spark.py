@@ -1,4 +1,4 @@
-"""The standalone cluster for tests: its processes come, answer and go."""
+"""The standalone cluster for tests: its processes start, answer and stop."""
 
 import os
 from pathlib import Path
