@@ -10,7 +10,7 @@ from millrace.config import LogConfig
 from millrace.deferred import Deferred
 from millrace.disk import Disk
 from millrace.errors import Error, KafkaError
-from millrace.replication.partition import Partition, Role
+from millrace.replication.partition import UNKNOWN_LEADER_EPOCH, Partition, Role
 from millrace.storage.append_origin import AppendOrigin
 from millrace.storage.log import Log
 
@@ -273,6 +273,10 @@ def test_an_epoch_without_records_ends_where_the_log_did(partition: Partition) -
 
 def test_an_empty_log_has_no_record_of_any_epoch(partition: Partition) -> None:
     assert partition.epoch_end_offset(3) == (3, 0)
+
+
+def test_an_unknown_epoch_has_no_end(partition: Partition) -> None:
+    assert partition.epoch_end_offset(UNKNOWN_LEADER_EPOCH) == (-1, -1)
 
 
 @pytest.mark.parametrize(

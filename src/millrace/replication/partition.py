@@ -326,7 +326,7 @@ class Partition:
         if epoch == self.leader_epoch:
             return epoch, log.log_end_offset
         latest = log.latest_epoch
-        if epoch < self.leader_epoch and (latest is None or latest < epoch):
+        if 0 <= epoch < self.leader_epoch and (latest is None or latest < epoch):
             # No record is from that epoch here, and none from a later one yet.
             return epoch if latest is None else latest, log.log_end_offset
         return log.epoch_end_offset(epoch)
