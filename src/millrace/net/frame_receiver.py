@@ -150,8 +150,11 @@ class FrameReceiver:
             self._release_complete()
         rest = len(self._data) - self._position
         if rest < SIZE.size:
-            tail = memoryview(bytes(self._data[self._position :])) if rest else NOTHING
-            self._replace_data(tail)
+            self._data = memoryview(bytes(self._data[self._position :])) if rest else NOTHING
+            self._position = 0
+            self._is_scratch = False
+            if self._held:
+                self._release_held()
             return False
         if self._is_scratch:
             self._is_scratch = False
@@ -186,13 +189,13 @@ class FrameReceiver:
             self.partial = None
         if self._complete is not None:
             self._release_complete()
-        self._replace_data(NOTHING)
+        self._drop_data()
         # The owner refers to this, and this to the owner.
         del self._on_room
 
     def _begin_partial(self, size: int, received: memoryview) -> None:
         self.partial = self._buffers.begin(size, received)
-        self._replace_data(NOTHING)
+        self._drop_data()
         self._expects_large = size > SCRATCH_BYTES
         self._measured_from = (self._clock.monotonic(), len(received))
         if not self._is_drained:
@@ -229,13 +232,14 @@ class FrameReceiver:
             self._awaited = count
             self._transport.await_bytes(count)
 
-    def _replace_data(self, data: memoryview) -> None:
-        self._data = data
-        self._position = 0
-        self._is_scratch = False
+    def _drop_data(self) -> None:
+        self._data, self._position, self._is_scratch = NOTHING, 0, False
         if self._held:
-            held, self._held = self._held, 0
-            self._buffers.release(held)
+            self._release_held()
+
+    def _release_held(self) -> None:
+        held, self._held = self._held, 0
+        self._buffers.release(held)
 
     def _release_complete(self) -> None:
         assert self._complete is not None

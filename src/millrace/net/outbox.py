@@ -55,7 +55,7 @@ class Outbox:
                     self._send_gathered()
                 if chunks:
                     now = self._clock.monotonic()
-                    ends = ends or now + SENDING_SECONDS / (1 + len(self._senders))
+                    ends = ends or now + SENDING_SECONDS / max(len(self._senders), 1)
                     if now >= ends:
                         return
         except BlockingIOError:
