@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import errno
-import functools
 import gc
 import ipaddress
 import logging
@@ -16,10 +15,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from millrace.api import HANDLERS_BY_KEY, offered_versions
-from millrace.api.context import Context
+from millrace.api import HANDLERS_BY_KEY
+from millrace.api.context import Services, Session
 from millrace.api.dispatch import Dispatcher, Interceptor
-from millrace.api.long_requests import LongRequests
 from millrace.clock import Clock
 from millrace.cluster.image import BrokerImage, Endpoint
 from millrace.config import BrokerConfig, ConfigError, Listener
@@ -60,7 +58,7 @@ class Broker:
         self._warned_of: set[str] = set()
         self._loop: asyncio.AbstractEventLoop
         self._timers: LoopTimers
-        self._long_requests: LongRequests
+        self._services: Services
         self._server: Server
 
     @property
@@ -102,8 +100,8 @@ class Broker:
         log_dirs = self._take_log_dirs()
         try:
             self._server = self._bind()
-            self._long_requests = LongRequests(self._server.request_memory)
             self.node = self._open(log_dirs)
+            self._services = self.node.services(self._server.request_memory)
         except BaseException:
             for log_dir in log_dirs:
                 log_dir.close()
@@ -214,26 +212,7 @@ class Broker:
     def _new_client(self, connection: Connection, host: str, listener_index: int) -> Dispatch:
         listener = self._listeners[listener_index]
         self._warn_if_misled(host, listener)
-        node = self.node
-        ctx = Context(
-            config=self.config,
-            metadata=node.metadata,
-            partitions=node.partitions,
-            inspector=node.inspector,
-            producer_ids=node.producer_ids,
-            fetch_sessions=node.fetch_sessions,
-            woken=node.woken,
-            groups=node.groups,
-            transactions=node.transactions,
-            clock=self._clock,
-            loop=self._loop,
-            long_requests=self._long_requests,
-            run_in_thread=self._run_in_thread,
-            listener=listener,
-            client_host=host,
-            api_versions=offered_versions_once(),
-        )
-        return Dispatcher(ctx, HANDLERS_BY_KEY, self.interceptors)
+        return Dispatcher(self._services, Session(listener, host), HANDLERS_BY_KEY, self.interceptors)
 
     def _warn_if_misled(self, client_host: str, listener: Listener) -> None:
         """Warn if a client on another machine is given `localhost`, which would be its own machine."""
@@ -249,9 +228,6 @@ class Broker:
                 listener.advertised_host,
                 listener.advertised_port,
             )
-
-
-offered_versions_once = functools.cache(offered_versions)
 
 
 def serve(config: BrokerConfig, *, on_ready: Callable[[Broker], None] | None = None) -> bool:

@@ -11,7 +11,10 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from millrace.api import offered_versions
+from millrace.api.context import Services
 from millrace.api.fetch_sessions import FetchSessions
+from millrace.api.long_requests import LongRequests, RequestMemory
 from millrace.clock import Clock
 from millrace.cluster import identity
 from millrace.cluster.file_store import FileStore
@@ -65,6 +68,25 @@ class Node:
     run_in_thread: RunInThread
     _tasks: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
     _loading: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
+
+    def services(self, memory: RequestMemory) -> Services:
+        """The parts that handlers use. Frames of long requests are counted in `memory`."""
+        return Services(
+            config=self.config,
+            metadata=self.metadata,
+            partitions=self.partitions,
+            inspector=self.inspector,
+            producer_ids=self.producer_ids,
+            fetch_sessions=self.fetch_sessions,
+            woken=self.woken,
+            groups=self.groups,
+            transactions=self.transactions,
+            clock=self.clock,
+            loop=self.loop,
+            long_requests=LongRequests(memory),
+            run_in_thread=self.run_in_thread,
+            api_versions=offered_versions(),
+        )
 
     # Starting
 

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from millrace.api.context import Context
 from millrace.deferred import Deferred
 from millrace.errors import Error
 from millrace.wire.codec import decode, encode
 from millrace.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from millrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+from .api import Api
 
 GROUP = "readers"
 LATEST_JOIN, LATEST_SYNC = 9, 5
@@ -18,8 +19,8 @@ LATEST_JOIN, LATEST_SYNC = 9, 5
 class Talk:
     """Sends requests as bytes of their version, and reads what comes back as bytes of that version."""
 
-    def __init__(self, ctx: Context, call: Callable[..., Any]) -> None:
-        self.ctx = ctx
+    def __init__(self, api: Api, call: Callable[..., Any]) -> None:
+        self.api = api
         self._call = call
 
     def __call__(self, request: Any, version: int) -> Any:
@@ -36,7 +37,7 @@ class Talk:
             response.then(arrived.append)
             for _ in range(10):
                 if not arrived:
-                    self.ctx.loop.run_until_complete(asyncio.sleep(0.001))
+                    self.api.loop.run_until_complete(asyncio.sleep(0.001))
             (response,) = arrived
         received, _ = decode(type(response), version, encode(response, version))
         return received

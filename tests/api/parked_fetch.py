@@ -3,10 +3,11 @@
 import asyncio
 
 from millrace.api import fetch
-from millrace.api.context import Context
 from millrace.deferred import Deferred
 from millrace.testing.timers import ManualTimers
 from millrace.wire.messages.fetch import FetchRequest, FetchResponse
+
+from .api import Api
 
 VERSION = 11
 
@@ -14,10 +15,10 @@ VERSION = 11
 class ParkedFetch:
     """A request that is not answered at once, and the responses that it gets later."""
 
-    def __init__(self, ctx: Context, request: FetchRequest) -> None:
-        self._ctx = ctx
-        ctx.api_version = VERSION
-        result = fetch.handle(ctx, request)
+    def __init__(self, api: Api, request: FetchRequest) -> None:
+        self._ctx = api
+        api.api_version = VERSION
+        result = fetch.handle(api.context(), request)
         assert isinstance(result, Deferred), "the request was answered at once"
         self.deferred: Deferred[FetchResponse] = result
         self.received: list[FetchResponse] = []

@@ -2,11 +2,11 @@
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.txn.transaction_state import ProducerIdentity
 from millrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 
+from .api import Api
 from .conftest import Call
 from .transactions import init_producer
 
@@ -23,12 +23,12 @@ def request_of(producer: ProducerIdentity, transactional_id: str = "id") -> AddO
 
 
 @VERSIONS
-def test_the_partition_of_the_group_joins_the_transaction(call: Call, ctx: Context, version: int) -> None:
+def test_the_partition_of_the_group_joins_the_transaction(call: Call, api: Api, version: int) -> None:
     assert call(request_of(init_producer(call)), version).error_code == Error.NONE
-    found = ctx.transactions.find("id")
+    found = api.transactions.find("id")
     assert found is not None
-    assert found.partitions == {("__consumer_offsets", ctx.groups.runtime.partition_of("readers"))}
-    assert "__consumer_offsets" in ctx.image.topics
+    assert found.partitions == {("__consumer_offsets", api.groups.runtime.partition_of("readers"))}
+    assert "__consumer_offsets" in api.image.topics
 
 
 @VERSIONS

@@ -2,7 +2,6 @@
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.txn.transaction_state import ProducerIdentity
 from millrace.wire.messages.add_partitions_to_txn import (
@@ -12,6 +11,7 @@ from millrace.wire.messages.add_partitions_to_txn import (
 )
 
 from ..node import create_topic
+from .api import Api
 from .conftest import Call
 from .transactions import init_producer
 
@@ -22,9 +22,9 @@ Outcome = dict[tuple[str, int], Error]
 
 
 @pytest.fixture(autouse=True)
-def topics(ctx: Context) -> None:
-    create_topic(ctx, "t", 2)
-    create_topic(ctx, "u", 1)
+def topics(api: Api) -> None:
+    create_topic(api, "t", 2)
+    create_topic(api, "u", 1)
 
 
 def topics_of(partitions: dict[str, list[int]]) -> list[AddPartitionsToTxnTopic]:
@@ -68,22 +68,22 @@ def transaction(
 
 
 @FOR_CLIENTS
-def test_partitions_become_part_of_the_transaction(call: Call, ctx: Context, version: int) -> None:
+def test_partitions_become_part_of_the_transaction(call: Call, api: Api, version: int) -> None:
     outcome = add(call, version, init_producer(call), {"t": [0, 1], "u": [0]})
     assert outcome == dict.fromkeys([("t", 0), ("t", 1), ("u", 0)], Error.NONE)
-    found = ctx.transactions.find("id")
+    found = api.transactions.find("id")
     assert found is not None and found.partitions == set(outcome)
 
 
 @FOR_CLIENTS
-def test_one_unknown_partition_keeps_the_others_out(call: Call, ctx: Context, version: int) -> None:
+def test_one_unknown_partition_keeps_the_others_out(call: Call, api: Api, version: int) -> None:
     outcome = add(call, version, init_producer(call), {"t": [0, 2], "none": [0]})
     assert outcome == {
         ("t", 0): Error.OPERATION_NOT_ATTEMPTED,
         ("t", 2): Error.UNKNOWN_TOPIC_OR_PARTITION,
         ("none", 0): Error.UNKNOWN_TOPIC_OR_PARTITION,
     }
-    found = ctx.transactions.find("id")
+    found = api.transactions.find("id")
     assert found is not None and not found.partitions
 
 
@@ -104,7 +104,7 @@ def test_an_unknown_id_and_an_empty_one_are_refused(call: Call, version: int) ->
 
 
 @IN_BATCHES
-def test_several_transactions_are_answered_apart(call: Call, ctx: Context, version: int) -> None:
+def test_several_transactions_are_answered_apart(call: Call, api: Api, version: int) -> None:
     good, fenced = init_producer(call, "good"), init_producer(call, "fenced")
     init_producer(call, "fenced")
     request = AddPartitionsToTxnRequest(
@@ -120,12 +120,12 @@ def test_several_transactions_are_answered_apart(call: Call, ctx: Context, versi
         ("fenced", {("t", 1): Error.PRODUCER_FENCED}),
         ("good", {("none", 0): Error.UNKNOWN_TOPIC_OR_PARTITION}),
     ]
-    found = ctx.transactions.find("good")
+    found = api.transactions.find("good")
     assert found is not None and found.client_version == (2 if version == 5 else 0)
 
 
 @IN_BATCHES
-def test_verifying_adds_nothing(call: Call, ctx: Context, version: int) -> None:
+def test_verifying_adds_nothing(call: Call, api: Api, version: int) -> None:
     producer = init_producer(call)
     call(AddPartitionsToTxnRequest(transactions=[transaction(producer, {"t": [0]})]), version)
     request = AddPartitionsToTxnRequest(transactions=[transaction(producer, {"t": [0, 1]}, verify_only=True)])
@@ -134,5 +134,5 @@ def test_verifying_adds_nothing(call: Call, ctx: Context, version: int) -> None:
         ("t", 0): Error.NONE,
         ("t", 1): Error.TRANSACTION_ABORTABLE,
     }
-    found = ctx.transactions.find("id")
+    found = api.transactions.find("id")
     assert found is not None and found.partitions == {("t", 0)}

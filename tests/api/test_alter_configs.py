@@ -1,11 +1,11 @@
 """AlterConfigs replaces everything that is set on a resource."""
 
-from millrace.api.context import Context
 from millrace.cluster.resources import ResourceType
 from millrace.errors import Error
 from millrace.wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 
 from ..node import create_topic, finish
+from .api import Api
 from .conftest import Call
 
 
@@ -20,21 +20,21 @@ def replace(
     return AlterConfigsRequest(resources=[resource], validate_only=validate_only)
 
 
-def test_what_is_not_named_is_unset(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1, configs={"retention.ms": "5"})
+def test_what_is_not_named_is_unset(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1, configs={"retention.ms": "5"})
     (result,) = call(replace(ResourceType.TOPIC, "orders", {"segment.ms": "7"})).responses
     assert (result.error_code, result.error_message) == (Error.NONE, None)
-    assert ctx.image.topics["orders"].configs == {"segment.ms": "7"}
+    assert api.image.topics["orders"].configs == {"segment.ms": "7"}
 
 
-def test_brokers_too(call: Call, ctx: Context) -> None:
-    finish(ctx.metadata.set_broker_configs("1", {"log.retention.ms": "5"}))
+def test_brokers_too(call: Call, api: Api) -> None:
+    finish(api.metadata.set_broker_configs("1", {"log.retention.ms": "5"}))
     call(replace(ResourceType.BROKER, "1", {"log.cleaner.threads": "2"}))
-    assert ctx.config.dynamic == {"log.cleaner.threads": "2"}
+    assert api.config.dynamic == {"log.cleaner.threads": "2"}
 
 
-def test_refusals(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1)
+def test_refusals(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1)
     for request, error in (
         (replace(ResourceType.TOPIC, "none", {}), Error.UNKNOWN_TOPIC_OR_PARTITION),
         (replace(ResourceType.TOPIC, "orders", {"nope": "1"}), Error.INVALID_CONFIG),
@@ -46,8 +46,8 @@ def test_refusals(call: Call, ctx: Context) -> None:
         assert result.error_code == error
 
 
-def test_a_resource_or_a_config_named_twice_stays_as_it_is(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1, configs={"retention.ms": "5"})
+def test_a_resource_or_a_config_named_twice_stays_as_it_is(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1, configs={"retention.ms": "5"})
     resource = replace(ResourceType.TOPIC, "orders", {"retention.ms": "7"})
     resource.resources *= 2
     config = replace(ResourceType.TOPIC, "orders", {"retention.ms": "7"})
@@ -55,4 +55,4 @@ def test_a_resource_or_a_config_named_twice_stays_as_it_is(call: Call, ctx: Cont
     for request in (resource, config):
         (result,) = call(request).responses
         assert result.error_code == Error.INVALID_REQUEST
-    assert ctx.image.topics["orders"].configs == {"retention.ms": "5"}
+    assert api.image.topics["orders"].configs == {"retention.ms": "5"}

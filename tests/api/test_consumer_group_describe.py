@@ -1,6 +1,5 @@
 """ConsumerGroupDescribe: groups of the consumer protocol, and what is said of others."""
 
-from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.security import operations
 from millrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -13,13 +12,14 @@ from millrace.wire.messages.offset_commit import (
 )
 
 from ..node import create_topic, delete_topic
+from .api import Api
 from .conftest import Call
 from .test_consumer_group_heartbeat import join
 
 
-def test_a_group_with_its_members(call: Call, ctx: Context) -> None:
-    topic = create_topic(ctx, "orders", 2)
-    ctx.client_id, ctx.client_host = "reader", "127.0.0.1"
+def test_a_group_with_its_members(call: Call, api: Api) -> None:
+    topic = create_topic(api, "orders", 2)
+    api.client_id, api.session.client_host = "reader", "127.0.0.1"
     call(join(instance_id="one", rack_id="rack", server_assignor="range", subscribed_topic_regex="or.*"))
     request = ConsumerGroupDescribeRequest(group_ids=["readers"], include_authorized_operations=True)
     (group,) = call(request).groups
@@ -37,23 +37,23 @@ def test_a_group_with_its_members(call: Call, ctx: Context) -> None:
         assert partitions.partitions == [0, 1]
 
 
-def test_a_member_without_a_pattern_has_an_empty_one(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1)
+def test_a_member_without_a_pattern_has_an_empty_one(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1)
     call(join())
     (group,) = call(ConsumerGroupDescribeRequest(group_ids=["readers"])).groups
     assert group.members[0].subscribed_topic_regex == ""
 
 
-def test_a_topic_that_is_gone_is_left_out(call: Call, ctx: Context) -> None:
-    topic = create_topic(ctx, "orders", 2)
+def test_a_topic_that_is_gone_is_left_out(call: Call, api: Api) -> None:
+    topic = create_topic(api, "orders", 2)
     call(join())
-    delete_topic(ctx, topic)
+    delete_topic(api, topic)
     (group,) = call(ConsumerGroupDescribeRequest(group_ids=["readers"])).groups
     assert group.members[0].assignment.topic_partitions == []
 
 
-def test_groups_that_are_not_there_or_of_another_kind(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1)
+def test_groups_that_are_not_there_or_of_another_kind(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1)
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     topics = [OffsetCommitRequestTopic(name="orders", partitions=[partition])]
     call(OffsetCommitRequest(group_id="offsets-only", topics=topics), 9)
@@ -68,8 +68,8 @@ def test_groups_that_are_not_there_or_of_another_kind(call: Call, ctx: Context) 
     assert nameless.error_code == Error.INVALID_GROUP_ID
 
 
-def test_it_is_listed_by_its_type_and_unknown_to_describe_groups(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1)
+def test_it_is_listed_by_its_type_and_unknown_to_describe_groups(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1)
     call(join())
     (listed,) = call(ListGroupsRequest(types_filter=["Consumer"], states_filter=["stable"])).groups
     assert (listed.group_id, listed.group_type, listed.protocol_type) == ("readers", "consumer", "consumer")

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.wire.messages.api_versions import ApiVersionsRequest
 from millrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 from ..node import create_topic
+from .api import Api
 from .conftest import Call
 
 
@@ -27,8 +27,8 @@ def join(**more: Any) -> ConsumerGroupHeartbeatRequest:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_member_joins_and_gets_its_partitions(call: Call, ctx: Context, version: int) -> None:
-    topic = create_topic(ctx, "orders", 2)
+def test_a_member_joins_and_gets_its_partitions(call: Call, api: Api, version: int) -> None:
+    topic = create_topic(api, "orders", 2)
     response = call(join(), version)
     assert (response.error_code, response.member_id, response.member_epoch) == (Error.NONE, "me", 1)
     (assigned,) = response.assignment.topic_partitions

@@ -1,6 +1,5 @@
 """CreatePartitions."""
 
-from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -9,28 +8,29 @@ from millrace.wire.messages.create_partitions import (
 )
 
 from ..node import create_topic
+from .api import Api
 from .conftest import Call
 
 
-def test_partitions_are_added(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1)
+def test_partitions_are_added(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1)
     asked = CreatePartitionsTopic(name="orders", count=3, assignments=None)
     (result,) = call(CreatePartitionsRequest(topics=[asked])).results
     assert (result.error_code, result.error_message) == (Error.NONE, None)
-    assert len(ctx.partitions.of_topic("orders")) == 3
+    assert len(api.partitions.of_topic("orders")) == 3
 
 
-def test_validating_adds_nothing(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1)
+def test_validating_adds_nothing(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1)
     asked = CreatePartitionsTopic(name="orders", count=3, assignments=None)
     (result,) = call(CreatePartitionsRequest(topics=[asked], validate_only=True)).results
     assert result.error_code == Error.NONE
-    assert ctx.image.topics["orders"].partitions == 1
+    assert api.image.topics["orders"].partitions == 1
 
 
-def test_too_many_partitions_in_one_request_are_refused(call: Call, ctx: Context) -> None:
+def test_too_many_partitions_in_one_request_are_refused(call: Call, api: Api) -> None:
     for name in ("a", "b", "c"):
-        create_topic(ctx, name, 1)
+        create_topic(api, name, 1)
     topics = [
         CreatePartitionsTopic(name=name, count=count, assignments=None)
         for name, count in (("a", 6000), ("b", 6000), ("c", 2))
@@ -43,10 +43,10 @@ def test_too_many_partitions_in_one_request_are_refused(call: Call, ctx: Context
     ]
 
 
-def test_refusals_say_why(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 3)
-    create_topic(ctx, "unassigned", 1)
-    create_topic(ctx, "twice", 1)
+def test_refusals_say_why(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 3)
+    create_topic(api, "unassigned", 1)
+    create_topic(api, "twice", 1)
     response = call(
         CreatePartitionsRequest(
             topics=[

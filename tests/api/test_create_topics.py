@@ -2,7 +2,6 @@
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.cluster.configs import ConfigSource
 from millrace.errors import Error
 from millrace.wire.messages.create_topics import (
@@ -13,10 +12,11 @@ from millrace.wire.messages.create_topics import (
 )
 from millrace.wire.schema import ZERO_UUID
 
+from .api import Api
 from .conftest import Call
 
 
-def test_the_answer_tells_id_layout_and_configs(call: Call, ctx: Context) -> None:
+def test_the_answer_tells_id_layout_and_configs(call: Call, api: Api) -> None:
     asked = CreatableTopic(
         name="orders",
         num_partitions=3,
@@ -26,7 +26,7 @@ def test_the_answer_tells_id_layout_and_configs(call: Call, ctx: Context) -> Non
     (result,) = call(CreateTopicsRequest(topics=[asked])).topics
     assert result.error_code == Error.NONE
     assert result.error_message is None
-    assert result.topic_id == ctx.image.topics["orders"].topic_id
+    assert result.topic_id == api.image.topics["orders"].topic_id
     assert (result.num_partitions, result.replication_factor) == (3, 1)
     configs = {config.name: (config.value, config.config_source) for config in result.configs}
     assert configs["retention.ms"] == ("1000", ConfigSource.DYNAMIC_TOPIC)
@@ -34,7 +34,7 @@ def test_the_answer_tells_id_layout_and_configs(call: Call, ctx: Context) -> Non
     assert len(configs) == 33
 
 
-def test_one_refused_topic_does_not_hold_up_the_others(call: Call, ctx: Context) -> None:
+def test_one_refused_topic_does_not_hold_up_the_others(call: Call, api: Api) -> None:
     response = call(
         CreateTopicsRequest(
             topics=[
@@ -67,24 +67,24 @@ def test_one_refused_topic_does_not_hold_up_the_others(call: Call, ctx: Context)
     ]
     assert "only 1 broker(s) are registered" in response.topics[2].error_message
     assert all(refused.configs == [] for refused in response.topics[1:])
-    assert list(ctx.image.topics) == ["good"]
+    assert list(api.image.topics) == ["good"]
 
 
-def test_validating_creates_nothing(call: Call, ctx: Context) -> None:
+def test_validating_creates_nothing(call: Call, api: Api) -> None:
     asked = CreatableTopic(name="orders", num_partitions=-1, replication_factor=-1)
     (result,) = call(CreateTopicsRequest(topics=[asked], validate_only=True)).topics
     assert (result.error_code, result.num_partitions, result.topic_id) == (Error.NONE, 1, ZERO_UUID)
-    assert not ctx.image.topics
+    assert not api.image.topics
 
 
-def test_a_name_given_twice_is_refused(call: Call, ctx: Context) -> None:
+def test_a_name_given_twice_is_refused(call: Call, api: Api) -> None:
     asked = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
     (result,) = call(CreateTopicsRequest(topics=[asked, asked])).topics
     assert result.error_code == Error.INVALID_REQUEST
-    assert not ctx.image.topics
+    assert not api.image.topics
 
 
-def test_too_many_partitions_in_one_request_are_refused(call: Call, ctx: Context) -> None:
+def test_too_many_partitions_in_one_request_are_refused(call: Call, api: Api) -> None:
     def create(*counts: int, validate_only: bool) -> list[tuple[Error, str | None]]:
         topics = [
             CreatableTopic(name=f"t{number}", num_partitions=count, replication_factor=1)
@@ -98,7 +98,7 @@ def test_too_many_partitions_in_one_request_are_refused(call: Call, ctx: Context
         assert create(5000, 5000, 1, validate_only=validate_only) == [refused] * 3
         # One without a number gets the default.
         assert create(10_000, -1, validate_only=validate_only) == [refused] * 2
-    assert not ctx.image.topics
+    assert not api.image.topics
     assert create(5000, 5000, validate_only=True) == [(Error.NONE, None)] * 2
 
 

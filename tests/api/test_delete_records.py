@@ -8,7 +8,6 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from millrace.api.context import Context
 from millrace.disk import Disk
 from millrace.errors import Error
 from millrace.storage.log_dir import LOG_START_OFFSET_FILE
@@ -21,6 +20,7 @@ from millrace.wire.messages.delete_records import (
 
 from ..node import Node, create_topic
 from ..records import batch
+from .api import Api
 from .conftest import Call
 
 
@@ -29,10 +29,10 @@ def before(offset: int, topic: str = "orders") -> DeleteRecordsRequest:
     return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[partition])])
 
 
-def fill(ctx: Context, topic: str = "orders", **configs: str) -> None:
-    create_topic(ctx, topic, 1, configs={key.replace("_", "."): text for key, text in configs.items()})
+def fill(api: Api, topic: str = "orders", **configs: str) -> None:
+    create_topic(api, topic, 1, configs={key.replace("_", "."): text for key, text in configs.items()})
     for _ in range(10):
-        ctx.partitions.leader(topic, 0).append(memoryview(batch(b"value")))
+        api.partitions.leader(topic, 0).append(memoryview(batch(b"value")))
 
 
 @pytest.mark.parametrize(
@@ -47,36 +47,36 @@ def fill(ctx: Context, topic: str = "orders", **configs: str) -> None:
     ],
 )
 def test_the_start_moves_to_the_offset(
-    call: Call, ctx: Context, offset: int, low_watermark: int, error: Error
+    call: Call, api: Api, offset: int, low_watermark: int, error: Error
 ) -> None:
-    fill(ctx)
+    fill(api)
     (topic,) = call(before(offset)).topics
     (partition,) = topic.partitions
     assert (partition.low_watermark, partition.error_code) == (low_watermark, error)
-    assert ctx.partitions.leader("orders", 0).log.log_start_offset == max(low_watermark, 0)
+    assert api.partitions.leader("orders", 0).log.log_start_offset == max(low_watermark, 0)
 
 
-def test_the_start_never_moves_back(call: Call, ctx: Context) -> None:
-    fill(ctx)
+def test_the_start_never_moves_back(call: Call, api: Api) -> None:
+    fill(api)
     call(before(6))
     (partition,) = call(before(2)).topics[0].partitions
     assert (partition.low_watermark, partition.error_code) == (6, Error.NONE)
 
 
-def test_what_is_deleted_stays_deleted_after_a_kill(call: Call, ctx: Context, node: Node) -> None:
-    fill(ctx)
+def test_what_is_deleted_stays_deleted_after_a_kill(call: Call, api: Api, node: Node) -> None:
+    fill(api)
     call(before(6))
     assert node.reopen().partitions.leader("orders", 0).log.log_start_offset == 6
 
 
-def test_compacted_topics_are_protected_by_policy(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "compacted", 1, configs={"cleanup.policy": "compact"})
+def test_compacted_topics_are_protected_by_policy(call: Call, api: Api) -> None:
+    create_topic(api, "compacted", 1, configs={"cleanup.policy": "compact"})
     (partition,) = call(before(0, "compacted")).topics[0].partitions
     assert partition.error_code == Error.POLICY_VIOLATION
 
 
-def test_internal_and_unknown_topics_are_refused(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "__consumer_offsets", 1)
+def test_internal_and_unknown_topics_are_refused(call: Call, api: Api) -> None:
+    create_topic(api, "__consumer_offsets", 1)
     for topic, error in (
         ("__consumer_offsets", Error.INVALID_TOPIC_EXCEPTION),
         ("none", Error.UNKNOWN_TOPIC_OR_PARTITION),
@@ -86,9 +86,9 @@ def test_internal_and_unknown_topics_are_refused(call: Call, ctx: Context) -> No
 
 
 def test_a_full_disk_does_not_keep_records_from_being_deleted(
-    call: Call, ctx: Context, monkeypatch: pytest.MonkeyPatch
+    call: Call, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(ctx)
+    fill(api)
 
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -1,15 +1,15 @@
 """DescribeCluster."""
 
-from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.wire.messages.describe_cluster import DescribeClusterRequest
 
+from .api import Api
 from .conftest import Call
 
 
-def test_the_broker_is_the_cluster(call: Call, ctx: Context) -> None:
+def test_the_broker_is_the_cluster(call: Call, api: Api) -> None:
     response = call(DescribeClusterRequest())
-    assert (response.cluster_id, response.controller_id) == (ctx.image.cluster_id, 1)
+    assert (response.cluster_id, response.controller_id) == (api.image.cluster_id, 1)
     (broker,) = response.brokers
     assert (broker.broker_id, broker.host, broker.port) == (1, "broker.example", 19092)
     assert not broker.is_fenced

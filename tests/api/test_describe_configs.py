@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.cluster.configs import ConfigSource
 from millrace.cluster.resources import ResourceType
 from millrace.config import Kind
@@ -13,7 +12,8 @@ from millrace.steps import finish_at_once
 from millrace.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 from ..node import Node, create_topic, finish
-from .conftest import Call, new_context
+from .api import Api
+from .conftest import Call
 
 
 def ask(resource_type: int, name: str, keys: list[str] | None = None, **more: bool) -> DescribeConfigsRequest:
@@ -33,8 +33,8 @@ def synonyms(config: Any) -> list[tuple[int, str, str | None]]:
     return [(synonym.source, synonym.name, synonym.value) for synonym in config.synonyms]
 
 
-def test_a_topics_configs_with_their_sources_and_synonyms(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1, configs={"segment.bytes": "5000"})
+def test_a_topics_configs_with_their_sources_and_synonyms(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1, configs={"segment.bytes": "5000"})
     found = configs(call(ask(ResourceType.TOPIC, "orders", include_synonyms=True)))
     assert len(found) == 33
     own, inherited = found["segment.bytes"], found["max.message.bytes"]
@@ -53,10 +53,10 @@ def test_a_topics_configs_with_their_sources_and_synonyms(call: Call, ctx: Conte
 def test_every_layer_is_a_synonym_strongest_first(node: Node) -> None:
     from millrace.api import describe_configs
 
-    ctx = new_context(node, {"log.retention.hours": "100"})
-    create_topic(ctx, "orders", 1)
-    finish(ctx.metadata.set_broker_configs("", {"log.retention.ms": "7000"}))
-    finish(ctx.metadata.set_broker_configs("1", {"log.retention.ms": "5000"}))
+    api = Api(node, {"log.retention.hours": "100"})
+    create_topic(api, "orders", 1)
+    finish(api.metadata.set_broker_configs("", {"log.retention.ms": "7000"}))
+    finish(api.metadata.set_broker_configs("1", {"log.retention.ms": "5000"}))
     expected = [
         (ConfigSource.DYNAMIC_BROKER, "log.retention.ms", "5000"),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER, "log.retention.ms", "7000"),
@@ -68,13 +68,13 @@ def test_every_layer_is_a_synonym_strongest_first(node: Node) -> None:
         (ResourceType.BROKER, "1", "log.retention.ms"),
     ):
         asked = ask(resource_type, name, [key], include_synonyms=True)
-        config = configs(finish_at_once(describe_configs.handle(ctx, asked)))[key]
+        config = configs(finish_at_once(describe_configs.handle(api.context(), asked)))[key]
         assert (config.value, config.config_source) == ("5000", ConfigSource.DYNAMIC_BROKER)
         assert synonyms(config) == expected
-    ctx.loop.close()
+    api.loop.close()
 
 
-def test_a_brokers_configs(call: Call, ctx: Context) -> None:
+def test_a_brokers_configs(call: Call, api: Api) -> None:
     found = configs(call(ask(ResourceType.BROKER, "1")))
     assert found["num.partitions"].read_only
     assert found["log.retention.ms"].value is None
@@ -86,9 +86,9 @@ def test_a_brokers_configs(call: Call, ctx: Context) -> None:
     assert found["auto.create.topics.enable"].synonyms == []
 
 
-def test_what_is_set_for_all_brokers(call: Call, ctx: Context) -> None:
+def test_what_is_set_for_all_brokers(call: Call, api: Api) -> None:
     assert configs(call(ask(ResourceType.BROKER, ""))) == {}
-    finish(ctx.metadata.set_broker_configs("", {"log.cleaner.threads": "2"}))
+    finish(api.metadata.set_broker_configs("", {"log.cleaner.threads": "2"}))
     (config,) = configs(call(ask(ResourceType.BROKER, ""))).values()
     assert (config.name, config.value) == ("log.cleaner.threads", "2")
     assert config.config_source == ConfigSource.DYNAMIC_DEFAULT_BROKER
@@ -100,15 +100,15 @@ def test_the_levels_of_loggers(call: Call) -> None:
     assert found["millrace.cluster.file_store"].value in ("DEBUG", "INFO", "WARN", "ERROR")
 
 
-def test_single_keys_can_be_asked_for(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1)
+def test_single_keys_can_be_asked_for(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1)
     found = configs(call(ask(ResourceType.TOPIC, "orders", ["retention.ms", "nope"])))
     assert list(found) == ["retention.ms"]
     assert len(configs(call(ask(ResourceType.TOPIC, "orders", [])))) == 33
 
 
-def test_documentation_is_given_when_asked_for(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1)
+def test_documentation_is_given_when_asked_for(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1)
     assert configs(call(ask(ResourceType.TOPIC, "orders")))["retention.ms"].documentation is None
     found = configs(call(ask(ResourceType.TOPIC, "orders", include_documentation=True)))
     assert all(config.documentation for config in found.values())

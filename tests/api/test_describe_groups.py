@@ -24,7 +24,7 @@ def describe(talk: Talk, version: int, *group_ids: str, **more: bool) -> list[De
 
 @pytest.mark.parametrize("version", ALL)
 def test_a_stable_group_is_shown_with_its_members(talk: Talk, version: int) -> None:
-    talk.ctx.client_id, talk.ctx.client_host = "app", "10.0.0.7"
+    talk.api.client_id, talk.api.session.client_host = "app", "10.0.0.7"
     joined = talk.join(group_instance_id="one")
     talk.assign(joined, instance="one")
     (group,) = describe(talk, version, GROUP)
@@ -57,7 +57,7 @@ def test_several_groups_are_described_at_once(talk: Talk, version: int) -> None:
 
 
 def test_offsets_without_members_are_an_empty_group(talk: Talk) -> None:
-    create_topic(talk.ctx, "orders", 1)
+    create_topic(talk.api, "orders", 1)
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
     talk(OffsetCommitRequest(group_id="simple", topics=[topic]), 9)

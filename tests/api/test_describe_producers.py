@@ -2,7 +2,6 @@
 
 import time
 
-from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.storage.append_origin import AppendOrigin
 from millrace.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -10,12 +9,13 @@ from millrace.wire.records import Record, build_batch
 
 from ..node import create_topic
 from ..transactional import transactional_batch
+from .api import Api
 from .conftest import Call
 
 
-def test_producers_are_described(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1)
-    partition = ctx.partitions.leader("orders", 0)
+def test_producers_are_described(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1)
+    partition = api.partitions.leader("orders", 0)
     now_ms = int(time.time() * 1000)
     idempotent = build_batch(
         [Record(number, now_ms, None, b"v") for number in range(3)],
@@ -45,8 +45,8 @@ def test_producers_are_described(call: Call, ctx: Context) -> None:
     )
 
 
-def test_an_unknown_partition_is_an_error_of_its_own(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1)
+def test_an_unknown_partition_is_an_error_of_its_own(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1)
     response = call(
         DescribeProducersRequest(topics=[TopicRequest("orders", [0, 1]), TopicRequest("none", [0])])
     )

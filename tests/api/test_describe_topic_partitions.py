@@ -5,7 +5,6 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -14,6 +13,7 @@ from millrace.wire.messages.describe_topic_partitions import (
 )
 
 from ..node import create_topic
+from .api import Api
 from .conftest import Call
 
 
@@ -35,8 +35,8 @@ def listed(page: Any) -> list[tuple[str, int]]:
     ]
 
 
-def test_a_topic_in_full(call: Call, ctx: Context) -> None:
-    topic = create_topic(ctx, "orders", 1)
+def test_a_topic_in_full(call: Call, api: Api) -> None:
+    topic = create_topic(api, "orders", 1)
     (page,) = pages(call, 2000, ("orders",))
     (answer,) = page.topics
     assert (answer.name, answer.topic_id, answer.is_internal) == ("orders", topic.topic_id, False)
@@ -48,18 +48,18 @@ def test_a_topic_in_full(call: Call, ctx: Context) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)
 @given(limit=st.integers(1, 9))
-def test_pages_give_everything_once_and_in_order(call: Call, ctx: Context, limit: int) -> None:
+def test_pages_give_everything_once_and_in_order(call: Call, api: Api, limit: int) -> None:
     for name, partitions in (("b", 3), ("a", 2), ("c", 4)):
-        if name not in ctx.image.topics:
-            create_topic(ctx, name, partitions)
+        if name not in api.image.topics:
+            create_topic(api, name, partitions)
     found = pages(call, limit)
     assert all(len(listed(page)) <= limit for page in found)
     everything = [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), *(("c", index) for index in range(4))]
     assert [entry for page in found for entry in listed(page)] == everything
 
 
-def test_unknown_and_illegal_names_are_errors_in_their_place(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1)
+def test_unknown_and_illegal_names_are_errors_in_their_place(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1)
     (page,) = pages(call, 2000, ("orders", "none", "a/b"))
     assert [(topic.name, topic.error_code) for topic in page.topics] == [
         ("a/b", Error.INVALID_TOPIC_EXCEPTION),
@@ -68,9 +68,9 @@ def test_unknown_and_illegal_names_are_errors_in_their_place(call: Call, ctx: Co
     ]
 
 
-def test_the_brokers_limit_counts_too(call: Call, ctx: Context) -> None:
-    ctx.config.max_request_partition_size_limit = 2
-    create_topic(ctx, "orders", 5)
+def test_the_brokers_limit_counts_too(call: Call, api: Api) -> None:
+    api.config.max_request_partition_size_limit = 2
+    create_topic(api, "orders", 5)
     assert [len(listed(page)) for page in pages(call, 2000)] == [2, 2, 1]
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.cluster.image import NO_LEADER
 from millrace.errors import Error
 from millrace.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
 from ..node import create_topic, finish
+from .api import Api
 from .conftest import Call
 
 PREFERRED, UNCLEAN = 0, 1
@@ -22,8 +22,8 @@ def elected(call: Call, election: int, partitions: list[TopicPartitions] | None)
     }
 
 
-def test_a_partition_that_has_its_leader_needs_no_election(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 2)
+def test_a_partition_that_has_its_leader_needs_no_election(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 2)
     named = [TopicPartitions("orders", [0, 1])]
     for election in (PREFERRED, UNCLEAN):
         assert elected(call, election, named) == {"orders": [Error.ELECTION_NOT_NEEDED] * 2}
@@ -38,11 +38,11 @@ def test_a_partition_that_has_its_leader_needs_no_election(call: Call, ctx: Cont
     ],
 )
 def test_a_partition_that_is_offline_has_nobody_to_elect(
-    call: Call, ctx: Context, election: int, error: Error
+    call: Call, api: Api, election: int, error: Error
 ) -> None:
-    state = create_topic(ctx, "orders", 2).states[1]
+    state = create_topic(api, "orders", 2).states[1]
     offline = state._replace(leader=NO_LEADER, isr=(), offline=state.replicas)
-    finish(ctx.metadata.alter_partitions({"orders": {1: offline}}))
+    finish(api.metadata.alter_partitions({"orders": {1: offline}}))
     assert elected(call, election, [TopicPartitions("orders", [0, 1])]) == {
         "orders": [Error.ELECTION_NOT_NEEDED, error]
     }

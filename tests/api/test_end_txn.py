@@ -2,12 +2,12 @@
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.txn.transaction_state import ProducerIdentity, State
 from millrace.wire.messages.end_txn import EndTxnRequest
 
 from ..node import create_topic
+from .api import Api
 from .conftest import Call
 from .transactions import begin, init_producer
 
@@ -15,8 +15,8 @@ VERSIONS = pytest.mark.parametrize("version", range(6))
 
 
 @pytest.fixture(autouse=True)
-def topic(ctx: Context) -> None:
-    create_topic(ctx, "t", 1)
+def topic(api: Api) -> None:
+    create_topic(api, "t", 1)
 
 
 def end_of(producer: ProducerIdentity, *, committed: bool = True, name: str = "id") -> EndTxnRequest:
@@ -30,14 +30,14 @@ def end_of(producer: ProducerIdentity, *, committed: bool = True, name: str = "i
 
 @VERSIONS
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_transaction_ends_as_asked(call: Call, ctx: Context, version: int, committed: bool) -> None:
+def test_a_transaction_ends_as_asked(call: Call, api: Api, version: int, committed: bool) -> None:
     producer = init_producer(call)
     begin(call, producer, "t")
     response = call(end_of(producer, committed=committed), version)
     assert response.error_code == Error.NONE
     assert response.producer_id == producer.producer_id
     assert response.producer_epoch == (1 if version >= 5 else 0)
-    found = ctx.transactions.find("id")
+    found = api.transactions.find("id")
     assert found is not None
     assert found.state is (State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT)
 

@@ -5,7 +5,6 @@ import os
 import pytest
 
 from millrace.api import fetch, produce
-from millrace.api.context import Context
 from millrace.clock import Clock
 from millrace.errors import Error
 from millrace.testing import ManualClock
@@ -22,6 +21,7 @@ from millrace.wire.records import iterate_batches, iterate_records
 
 from ..node import create_topic, delete_topic
 from ..records import batch
+from .api import Api
 from .conftest import Call
 from .parked_fetch import ParkedFetch
 
@@ -60,43 +60,43 @@ def timers(clock: ManualClock) -> ManualTimers:
 
 
 @pytest.fixture(autouse=True)
-def orders(ctx: Context) -> None:
-    create_topic(ctx, "orders", 3)
+def orders(api: Api) -> None:
+    create_topic(api, "orders", 3)
 
 
-def put(ctx: Context, *content: bytes, index: int = 0) -> None:
-    ctx.partitions.leader("orders", index).append(memoryview(batch(*content)))
+def put(api: Api, *content: bytes, index: int = 0) -> None:
+    api.partitions.leader("orders", index).append(memoryview(batch(*content)))
 
 
 @pytest.mark.parametrize("version", range(4, 13))
-def test_records_come_from_the_offset_on(call: Call, ctx: Context, version: int) -> None:
+def test_records_come_from_the_offset_on(call: Call, api: Api, version: int) -> None:
     for value in (b"a", b"b", b"c"):
-        put(ctx, value)
+        put(api, value)
     data = only(call(of((0, 1)), version))
     assert values(data) == [b"b", b"c"]
     assert (data.high_watermark, data.last_stable_offset, data.log_start_offset) == (3, 3, 0)
 
 
-def test_from_version_13_topics_go_by_id(call: Call, ctx: Context) -> None:
-    put(ctx, b"a")
+def test_from_version_13_topics_go_by_id(call: Call, api: Api) -> None:
+    put(api, b"a")
     request = of((0, 0), topic="")
-    request.topics[0].topic_id = ctx.image.topics["orders"].topic_id
+    request.topics[0].topic_id = api.image.topics["orders"].topic_id
     assert values(only(call(request, 17))) == [b"a"]
     request.topics[0].topic_id = b"nobody has this."
     assert only(call(request, 17)).error_code == Error.UNKNOWN_TOPIC_ID
 
 
 @pytest.mark.parametrize("offset", [-1, 4, 1_000_000])
-def test_an_offset_outside_the_log_is_an_error(call: Call, ctx: Context, offset: int) -> None:
-    put(ctx, b"a", b"b", b"c")
+def test_an_offset_outside_the_log_is_an_error(call: Call, api: Api, offset: int) -> None:
+    put(api, b"a", b"b", b"c")
     assert (
         only(call(of((0, offset), max_wait_ms=60_000, min_bytes=1), 11)).error_code
         == Error.OFFSET_OUT_OF_RANGE
     )
 
 
-def test_an_unknown_partition_is_an_error_and_the_others_are_read(call: Call, ctx: Context) -> None:
-    put(ctx, b"a")
+def test_an_unknown_partition_is_an_error_and_the_others_are_read(call: Call, api: Api) -> None:
+    put(api, b"a")
     (topic,) = call(of((9, 0), (0, 0)), 11).responses
     assert [data.error_code for data in topic.partitions] == [Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NONE]
     assert values(topic.partitions[1]) == [b"a"]
@@ -106,40 +106,40 @@ def test_an_unknown_partition_is_an_error_and_the_others_are_read(call: Call, ct
     ("epoch", "error"), [(-1, Error.NONE), (0, Error.NONE), (5, Error.UNKNOWN_LEADER_EPOCH)]
 )
 def test_the_leader_epoch_that_a_client_names_must_be_right(
-    call: Call, ctx: Context, epoch: int, error: Error
+    call: Call, api: Api, epoch: int, error: Error
 ) -> None:
-    put(ctx, b"a")
+    put(api, b"a")
     request = of((0, 0))
     request.topics[0].partitions[0].current_leader_epoch = epoch
     assert only(call(request, 11)).error_code == error
 
 
-def test_one_batch_goes_out_however_small_the_limits(call: Call, ctx: Context) -> None:
+def test_one_batch_goes_out_however_small_the_limits(call: Call, api: Api) -> None:
     for index in (0, 1):
-        put(ctx, b"x" * 5000, index=index)
-        put(ctx, b"y", index=index)
+        put(api, b"x" * 5000, index=index)
+        put(api, b"y", index=index)
     (topic,) = call(of((0, 0), (1, 0), partition_max_bytes=10), 11).responses
     assert [len(values(data)) for data in topic.partitions] == [1, 0]
     (topic,) = call(of((0, 0), (1, 0), max_bytes=1), 11).responses
     assert [len(values(data)) for data in topic.partitions] == [1, 0]
 
 
-def test_the_whole_answer_stays_within_max_bytes(call: Call, ctx: Context) -> None:
+def test_the_whole_answer_stays_within_max_bytes(call: Call, api: Api) -> None:
     for index in range(3):
-        put(ctx, b"x" * 1000, index=index)
+        put(api, b"x" * 1000, index=index)
     size = len(only(call(of((0, 0)), 11)).records)
     (topic,) = call(of((0, 0), (1, 0), (2, 0), max_bytes=2 * size + 10), 11).responses
     assert [bool(data.records) for data in topic.partitions] == [True, True, False]
 
 
-def test_aborted_transactions_are_listed_only_for_read_committed(call: Call, ctx: Context) -> None:
-    put(ctx, b"a")
+def test_aborted_transactions_are_listed_only_for_read_committed(call: Call, api: Api) -> None:
+    put(api, b"a")
     assert only(call(of((0, 0)), 11)).aborted_transactions is None
     assert only(call(of((0, 0), isolation_level=1), 11)).aborted_transactions == []
 
 
-def test_a_client_ahead_of_the_log_is_told_where_it_diverges(call: Call, ctx: Context) -> None:
-    put(ctx, b"a", b"b")
+def test_a_client_ahead_of_the_log_is_told_where_it_diverges(call: Call, api: Api) -> None:
+    put(api, b"a", b"b")
     request = of((0, 7))
     request.topics[0].partitions[0].last_fetched_epoch = 0
     data = only(call(request, 12))
@@ -148,106 +148,106 @@ def test_a_client_ahead_of_the_log_is_told_where_it_diverges(call: Call, ctx: Co
     assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 2)
 
 
-def test_an_append_answers_a_waiting_fetch(ctx: Context) -> None:
-    waiting = ParkedFetch(ctx, of((0, 0), (1, 0), max_wait_ms=60_000, min_bytes=1))
+def test_an_append_answers_a_waiting_fetch(api: Api) -> None:
+    waiting = ParkedFetch(api, of((0, 0), (1, 0), max_wait_ms=60_000, min_bytes=1))
     assert waiting.responses() == []
-    put(ctx, b"news", index=1)
+    put(api, b"news", index=1)
     (answer,) = waiting.responses()
     assert [values(data) for data in answer.responses[0].partitions] == [[], [b"news"]]
-    assert not ctx.partitions.leader("orders", 0).parked
+    assert not api.partitions.leader("orders", 0).parked
 
 
-def test_a_producer_answers_one_waiting_fetch_before_it_is_answered_itself(ctx: Context) -> None:
-    first, second = (ParkedFetch(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=1)) for _ in range(2))
+def test_a_producer_answers_one_waiting_fetch_before_it_is_answered_itself(api: Api) -> None:
+    first, second = (ParkedFetch(api, of((0, 0), max_wait_ms=60_000, min_bytes=1)) for _ in range(2))
     news = PartitionProduceData(index=0, records=memoryview(batch(b"news")))
     request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="orders", partition_data=[news])])
-    produce.handle(ctx, request)
+    produce.handle(api.context(), request)
     assert sorted(len(waiting.received) for waiting in (first, second)) == [0, 1]
     for waiting in (first, second):
         (answer,) = waiting.responses()
         assert values(only(answer)) == [b"news"]
 
 
-def test_a_waiting_fetch_is_answered_only_when_min_bytes_have_come(ctx: Context) -> None:
-    waiting = ParkedFetch(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=250))
-    put(ctx, b"x" * 50)
+def test_a_waiting_fetch_is_answered_only_when_min_bytes_have_come(api: Api) -> None:
+    waiting = ParkedFetch(api, of((0, 0), max_wait_ms=60_000, min_bytes=250))
+    put(api, b"x" * 50)
     assert waiting.responses() == []
-    put(ctx, b"x" * 50)
+    put(api, b"x" * 50)
     assert waiting.responses() == []
-    put(ctx, b"x" * 50)
+    put(api, b"x" * 50)
     (answer,) = waiting.responses()
     assert len(values(only(answer))) == 3
 
 
-def test_a_waiting_fetch_is_answered_empty_when_its_time_is_over(ctx: Context) -> None:
-    waiting = ParkedFetch(ctx, of((0, 0), max_wait_ms=20, min_bytes=1))
+def test_a_waiting_fetch_is_answered_empty_when_its_time_is_over(api: Api) -> None:
+    waiting = ParkedFetch(api, of((0, 0), max_wait_ms=20, min_bytes=1))
     assert waiting.responses(after_ms=19) == []
     (answer,) = waiting.responses(after_ms=1)
     assert values(only(answer)) == []
-    assert not ctx.partitions.leader("orders", 0).parked
+    assert not api.partitions.leader("orders", 0).parked
 
 
-def test_deleting_the_topic_answers_a_waiting_fetch(ctx: Context) -> None:
-    waiting = ParkedFetch(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=1))
-    delete_topic(ctx, ctx.image.topics["orders"])
+def test_deleting_the_topic_answers_a_waiting_fetch(api: Api) -> None:
+    waiting = ParkedFetch(api, of((0, 0), max_wait_ms=60_000, min_bytes=1))
+    delete_topic(api, api.image.topics["orders"])
     (answer,) = waiting.responses()
     assert only(answer).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_client_that_leaves_takes_its_waiting_fetch_along(ctx: Context) -> None:
-    waiting = ParkedFetch(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=1))
+def test_a_client_that_leaves_takes_its_waiting_fetch_along(api: Api) -> None:
+    waiting = ParkedFetch(api, of((0, 0), max_wait_ms=60_000, min_bytes=1))
     waiting.deferred.cancel()
-    assert not ctx.partitions.leader("orders", 0).parked
-    put(ctx, b"news")
+    assert not api.partitions.leader("orders", 0).parked
+    put(api, b"news")
     assert waiting.responses() == []
 
 
-def test_the_rest_of_a_sealed_segment_does_not_wait_for_more(call: Call, ctx: Context) -> None:
-    put(ctx, b"old")
-    ctx.partitions.leader("orders", 0).log.roll()
-    waiting = ParkedFetch(ctx, of((0, 0), max_wait_ms=60_000, min_bytes=10_000))
+def test_the_rest_of_a_sealed_segment_does_not_wait_for_more(call: Call, api: Api) -> None:
+    put(api, b"old")
+    api.partitions.leader("orders", 0).log.roll()
+    waiting = ParkedFetch(api, of((0, 0), max_wait_ms=60_000, min_bytes=10_000))
     waiting.deferred.cancel()
-    put(ctx, b"new")
+    put(api, b"new")
     # What follows is in the next segment, and no append will tell of it.
     assert values(only(call(of((0, 0), max_wait_ms=60_000, min_bytes=10_000), 11))) == [b"old"]
-    ParkedFetch(ctx, of((0, 1), max_wait_ms=60_000, min_bytes=10_000)).deferred.cancel()
+    ParkedFetch(api, of((0, 1), max_wait_ms=60_000, min_bytes=10_000)).deferred.cancel()
 
 
-def test_no_more_is_waited_for_than_one_answer_carries(call: Call, ctx: Context) -> None:
-    ctx.config.fetch_max_bytes = 1024
-    put(ctx, b"x" * 2000)
+def test_no_more_is_waited_for_than_one_answer_carries(call: Call, api: Api) -> None:
+    api.config.fetch_max_bytes = 1024
+    put(api, b"x" * 2000)
     answer = call(of((0, 0), max_wait_ms=60_000, min_bytes=1 << 20, max_bytes=1 << 20), 11)
     assert len(values(only(answer))) == 1
 
 
-def test_few_records_are_copied_and_more_are_sent_from_the_file(call: Call, ctx: Context) -> None:
+def test_few_records_are_copied_and_more_are_sent_from_the_file(call: Call, api: Api) -> None:
     size = fetch.COPIED_BYTES // 2
     for index in range(3):
-        put(ctx, b"x" * (size - 100), index=index)
+        put(api, b"x" * (size - 100), index=index)
     (topic,) = call(of((0, 0), (1, 0), (2, 0)), 11).responses
     assert [isinstance(data.records, bytes) for data in topic.partitions] == [True, True, False]
     assert [values(data) for data in topic.partitions] == [[b"x" * (size - 100)]] * 3
 
 
-def test_a_segment_that_has_become_shorter_is_a_storage_error(call: Call, ctx: Context) -> None:
-    put(ctx, b"there")
-    put(ctx, b"gone")
-    segment = ctx.partitions.leader("orders", 0).log.segments[0]
+def test_a_segment_that_has_become_shorter_is_a_storage_error(call: Call, api: Api) -> None:
+    put(api, b"there")
+    put(api, b"gone")
+    segment = api.partitions.leader("orders", 0).log.segments[0]
     os.truncate(segment.path(".log"), segment.size - 1)
     answer = only(call(of((0, 0)), 11))
     assert answer.error_code == Error.KAFKA_STORAGE_ERROR
     assert not answer.records
 
 
-def test_topics_in_zstandard_need_a_version_that_knows_it(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "dense", 1, configs={"compression.type": "zstd"})
-    ctx.partitions.leader("dense", 0).append(memoryview(batch(b"a")))
+def test_topics_in_zstandard_need_a_version_that_knows_it(call: Call, api: Api) -> None:
+    create_topic(api, "dense", 1, configs={"compression.type": "zstd"})
+    api.partitions.leader("dense", 0).append(memoryview(batch(b"a")))
     refused = only(call(of((0, 0), topic="dense"), 9))
     assert (refused.error_code, refused.records) == (Error.UNSUPPORTED_COMPRESSION_TYPE, b"")
     assert values(only(call(of((0, 0), topic="dense"), 10))) == [b"a"]
 
 
-def test_of_a_partition_that_is_named_twice_the_last_counts(call: Call, ctx: Context) -> None:
-    put(ctx, b"a")
-    put(ctx, b"b")
+def test_of_a_partition_that_is_named_twice_the_last_counts(call: Call, api: Api) -> None:
+    put(api, b"a")
+    put(api, b"b")
     assert values(only(call(of((0, 0), (0, 1), session_epoch=-1), 12))) == [b"b"]

@@ -4,7 +4,6 @@ import time
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.clock import Clock
 from millrace.replication.partition import Partition
 from millrace.storage.append_origin import AppendOrigin
@@ -28,6 +27,7 @@ from millrace.wire.records import iterate_batches, iterate_records
 from ..node import create_topic
 from ..records import batch
 from ..transactional import transactional_batch
+from .api import Api
 from .conftest import Call
 from .parked_fetch import ParkedFetch
 
@@ -46,9 +46,9 @@ def timers(clock: ManualClock) -> ManualTimers:
 
 
 @pytest.fixture
-def orders(ctx: Context) -> Partition:
-    create_topic(ctx, "orders", 1)
-    return ctx.partitions.leader("orders", 0)
+def orders(api: Api) -> Partition:
+    create_topic(api, "orders", 1)
+    return api.partitions.leader("orders", 0)
 
 
 def send(partition: Partition, value: bytes, *, producer_id: int = 1, sequence: int = 0) -> None:
@@ -124,9 +124,9 @@ def test_aborted_transactions_come_with_the_records_they_concern(call: Call, ord
     assert aborted(only(call(request(4, partition_max_bytes=1), 11))) == [(1, 4)]
 
 
-def test_a_commit_answers_a_waiting_fetch(ctx: Context, orders: Partition) -> None:
+def test_a_commit_answers_a_waiting_fetch(api: Api, orders: Partition) -> None:
     send(orders, b"a")
-    waiting = ParkedFetch(ctx, request(max_wait_ms=60_000, min_bytes=1))
+    waiting = ParkedFetch(api, request(max_wait_ms=60_000, min_bytes=1))
     send(orders, b"b", sequence=1)
     assert waiting.responses() == []
     orders.write_marker(1, 0, True, 0)
@@ -134,10 +134,10 @@ def test_a_commit_answers_a_waiting_fetch(ctx: Context, orders: Partition) -> No
     assert values(only(answer)) == [b"a", b"b"]
 
 
-def test_an_end_behind_an_open_transaction_answers_nobody(ctx: Context, orders: Partition) -> None:
+def test_an_end_behind_an_open_transaction_answers_nobody(api: Api, orders: Partition) -> None:
     send(orders, b"a")
     send(orders, b"b", producer_id=2)
-    waiting = ParkedFetch(ctx, request(max_wait_ms=60_000, min_bytes=1))
+    waiting = ParkedFetch(api, request(max_wait_ms=60_000, min_bytes=1))
     orders.write_marker(2, 0, True, 0)
     assert waiting.responses() == []
     orders.write_marker(1, 0, True, 0)
@@ -145,9 +145,9 @@ def test_an_end_behind_an_open_transaction_answers_nobody(ctx: Context, orders: 
     assert values(only(answer)) == [b"a", b"b"]
 
 
-def test_a_commit_of_few_bytes_is_not_enough(ctx: Context, orders: Partition) -> None:
+def test_a_commit_of_few_bytes_is_not_enough(api: Api, orders: Partition) -> None:
     send(orders, b"a")
-    waiting = ParkedFetch(ctx, request(max_wait_ms=60_000, min_bytes=400))
+    waiting = ParkedFetch(api, request(max_wait_ms=60_000, min_bytes=400))
     orders.write_marker(1, 0, True, 0)
     assert waiting.responses() == []
     orders.append(memoryview(batch(b"x" * 300)))
@@ -155,9 +155,9 @@ def test_a_commit_of_few_bytes_is_not_enough(ctx: Context, orders: Partition) ->
     assert len(values(only(answer))) == 2
 
 
-def test_time_runs_on_while_commits_are_not_enough(ctx: Context, orders: Partition) -> None:
+def test_time_runs_on_while_commits_are_not_enough(api: Api, orders: Partition) -> None:
     send(orders, b"a")
-    waiting = ParkedFetch(ctx, request(max_wait_ms=50, min_bytes=10_000))
+    waiting = ParkedFetch(api, request(max_wait_ms=50, min_bytes=10_000))
     assert waiting.responses(after_ms=30) == []
     orders.write_marker(1, 0, True, 0)
     assert waiting.responses(after_ms=19) == []

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.api.fetch_pace import PYTHON_RECORDS_PER_SECOND, PYTHON_REST, Pacer, pacer_for
 from millrace.api.fetch_sessions import Target
 from millrace.clock import Clock
@@ -27,6 +26,7 @@ from millrace.wire.records import Record, build_batch
 
 from ..node import create_topic
 from ..records import batch
+from .api import Api
 from .conftest import Call
 
 VERSION = 12
@@ -314,15 +314,15 @@ def timers(clock: ManualClock) -> ManualTimers:
 class Reader:
     """Fetches one batch at a time from a topic that has many."""
 
-    def __init__(self, ctx: Context, call: Call) -> None:
+    def __init__(self, api: Api, call: Call) -> None:
         self._call = call
         self._offset = 0
         call(
             ApiVersionsRequest(client_software_name="confluent-kafka-python", client_software_version="1"), 3
         )
-        create_topic(ctx, "orders", 1)
+        create_topic(api, "orders", 1)
         for _ in range(40):
-            ctx.partitions.leader("orders", 0).append(memoryview(batch(*[bytes(1)] * 10_000)))
+            api.partitions.leader("orders", 0).append(memoryview(batch(*[bytes(1)] * 10_000)))
 
     def fetch(
         self, *, session_epoch: int = -1, replica_id: int = -1
@@ -348,8 +348,8 @@ class Reader:
 
 
 @pytest.fixture
-def reader(ctx: Context, call: Call) -> Reader:
-    return Reader(ctx, call)
+def reader(api: Api, call: Call) -> Reader:
+    return Reader(api, call)
 
 
 def test_responses_wait_until_they_are_due(reader: Reader, timers: ManualTimers) -> None:
@@ -379,8 +379,8 @@ def test_replicas_are_not_paced(reader: Reader) -> None:
     assert reader.fetch_until_it_waits(replica_id=1) is None
 
 
-def test_replicas_of_later_versions_are_not_paced(ctx: Context, reader: Reader, call: Call) -> None:
-    topic_id = ctx.image.topics["orders"].topic_id
+def test_replicas_of_later_versions_are_not_paced(api: Api, reader: Reader, call: Call) -> None:
+    topic_id = api.image.topics["orders"].topic_id
     for offset in range(0, 200_000, 10_000):
         asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
         topics = [FetchTopic(topic_id=topic_id, partitions=[asked])]
@@ -390,8 +390,8 @@ def test_replicas_of_later_versions_are_not_paced(ctx: Context, reader: Reader, 
 
 class TestWithoutPacing:
     @pytest.fixture(autouse=True)
-    def unpaced(self, ctx: Context) -> None:
-        ctx.config.millrace_fetch_pacing_enable = False
+    def unpaced(self, api: Api) -> None:
+        api.config.millrace_fetch_pacing_enable = False
 
     def test_pacing_can_be_disabled(self, reader: Reader) -> None:
         assert reader.fetch_until_it_waits() is None

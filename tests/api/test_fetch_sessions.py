@@ -2,7 +2,6 @@
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.api.fetch_sessions import PARTITIONS_PER_SLOT, FetchSessions
 from millrace.errors import Error, KafkaError
 from millrace.testing import Broker
@@ -19,6 +18,7 @@ from ..node import create_topic
 from ..records import batch
 from ..waiting import until
 from ..wire_client import WireClient
+from .api import Api
 from .conftest import Call
 
 VERSION = 11
@@ -43,38 +43,38 @@ def sent_partitions(response: FetchResponse) -> list[int]:
 
 
 @pytest.fixture(autouse=True)
-def orders(ctx: Context) -> None:
-    create_topic(ctx, "orders", 3)
+def orders(api: Api) -> None:
+    create_topic(api, "orders", 3)
 
 
-def put(ctx: Context, index: int) -> None:
-    ctx.partitions.leader("orders", index).append(memoryview(batch(b"value")))
+def put(api: Api, index: int) -> None:
+    api.partitions.leader("orders", index).append(memoryview(batch(b"value")))
 
 
-def test_a_session_sends_everything_once_and_then_changes_only(call: Call, ctx: Context) -> None:
+def test_a_session_sends_everything_once_and_then_changes_only(call: Call, api: Api) -> None:
     first = call(ask((0, 0), (0, 0), (1, 0), (2, 0)), VERSION)
     assert first.session_id > 0
     assert sent_partitions(first) == [0, 1, 2]
     session_id = first.session_id
     assert sent_partitions(call(ask((session_id, 1)), VERSION)) == []
-    put(ctx, 1)
+    put(api, 1)
     second = call(ask((session_id, 2)), VERSION)
     assert sent_partitions(second) == [1]
     assert sent_partitions(call(ask((session_id, 3), (1, 1)), VERSION)) == []
 
 
-def test_partitions_join_and_leave_a_session(call: Call, ctx: Context) -> None:
+def test_partitions_join_and_leave_a_session(call: Call, api: Api) -> None:
     session_id = call(ask((0, 0), (0, 0)), VERSION).session_id
     assert sent_partitions(call(ask((session_id, 1), (2, 0)), VERSION)) == [2]
-    put(ctx, 0)
-    put(ctx, 2)
+    put(api, 0)
+    put(api, 2)
     assert sent_partitions(call(ask((session_id, 2), forget=(0,)), VERSION)) == [2]
 
 
-def test_a_session_without_partitions_ends(call: Call, ctx: Context) -> None:
+def test_a_session_without_partitions_ends(call: Call, api: Api) -> None:
     session_id = call(ask((0, 0), (0, 0)), VERSION).session_id
     assert call(ask((session_id, 1), forget=(0,)), VERSION).session_id == 0
-    assert len(ctx.fetch_sessions) == 0
+    assert len(api.fetch_sessions) == 0
     assert call(ask((session_id, 2)), VERSION).error_code == Error.FETCH_SESSION_ID_NOT_FOUND
 
 
@@ -92,19 +92,19 @@ def test_the_final_epoch_ends_a_session(call: Call) -> None:
     assert call(ask((session_id, 1)), VERSION).error_code == Error.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_an_error_and_its_end_are_both_sent(call: Call, ctx: Context) -> None:
+def test_an_error_and_its_end_are_both_sent(call: Call, api: Api) -> None:
     session_id = call(ask((0, 0), (0, 0)), VERSION).session_id
     assert sent_partitions(call(ask((session_id, 1), (0, 99)), VERSION)) == [0]
     assert sent_partitions(call(ask((session_id, 2), (0, 0)), VERSION)) == [0]
     assert sent_partitions(call(ask((session_id, 3)), VERSION)) == []
 
 
-def test_partitions_that_had_data_come_last_in_the_next_response(call: Call, ctx: Context) -> None:
+def test_partitions_that_had_data_come_last_in_the_next_response(call: Call, api: Api) -> None:
     session_id = call(ask((0, 0), (0, 0), (1, 0), (2, 0)), VERSION).session_id
-    put(ctx, 0)
+    put(api, 0)
     call(ask((session_id, 1)), VERSION)
     for index in range(3):
-        put(ctx, index)
+        put(api, index)
     assert sent_partitions(call(ask((session_id, 2)), VERSION)) == [1, 2, 0]
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
 from millrace.wire.messages.heartbeat import HeartbeatRequest
 
+from .api import Api
 from .members import GROUP, Talk, join_request
 
 ALL = range(5)
@@ -59,13 +59,13 @@ def test_static_members_are_fenced_from_version_3_on(talk: Talk, version: int) -
 
 
 def test_members_of_a_group_that_is_being_loaded_have_no_reason_to_worry(
-    talk: Talk, ctx: Context, monkeypatch: pytest.MonkeyPatch
+    talk: Talk, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joined = talk.enter()
 
     def loading(key: str) -> None:
         raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
 
-    monkeypatch.setattr(ctx.groups.runtime, "shard_of", loading)
+    monkeypatch.setattr(api.groups.runtime, "shard_of", loading)
     assert talk(beat(joined), 4).error_code == Error.NONE
     assert talk.join().error_code == Error.COORDINATOR_LOAD_IN_PROGRESS

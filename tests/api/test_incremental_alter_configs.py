@@ -4,7 +4,6 @@ import logging
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.cluster.configs import Operation
 from millrace.cluster.resources import ResourceType
 from millrace.errors import Error
@@ -15,6 +14,7 @@ from millrace.wire.messages.incremental_alter_configs import (
 )
 
 from ..node import create_topic
+from .api import Api
 from .conftest import Call
 
 SET, DELETE, APPEND, SUBTRACT = Operation
@@ -64,11 +64,11 @@ def error_of(response: object) -> Error:
     ],
 )
 def test_steps_on_a_topic(
-    call: Call, ctx: Context, before: dict[str, str], steps: list[tuple[int, str, str]], after: dict[str, str]
+    call: Call, api: Api, before: dict[str, str], steps: list[tuple[int, str, str]], after: dict[str, str]
 ) -> None:
-    create_topic(ctx, "orders", 1, configs=before)
+    create_topic(api, "orders", 1, configs=before)
     assert error_of(call(change(ResourceType.TOPIC, "orders", *steps))) == Error.NONE
-    assert ctx.image.topics["orders"].configs == after
+    assert api.image.topics["orders"].configs == after
 
 
 @pytest.mark.parametrize(
@@ -92,28 +92,28 @@ def test_steps_on_a_topic(
     ],
 )
 def test_refused_steps_change_nothing(
-    call: Call, ctx: Context, resource: tuple[int, str], step: tuple[int, str, str | None], error: Error
+    call: Call, api: Api, resource: tuple[int, str], step: tuple[int, str, str | None], error: Error
 ) -> None:
-    create_topic(ctx, "orders", 1)
+    create_topic(api, "orders", 1)
     response = call(change(*resource, step))
     assert error_of(response) == error
     assert response.responses[0].error_message
-    assert ctx.image.topics["orders"].configs == {}
-    assert ctx.config.dynamic == ctx.config.dynamic_defaults == {}
+    assert api.image.topics["orders"].configs == {}
+    assert api.config.dynamic == api.config.dynamic_defaults == {}
 
 
-def test_validating_changes_nothing(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1)
+def test_validating_changes_nothing(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1)
     step = (SET, "retention.ms", "5")
     assert error_of(call(change(ResourceType.TOPIC, "orders", step, validate_only=True))) == Error.NONE
     step = (SET, "log.retention.ms", "5")
     assert error_of(call(change(ResourceType.BROKER, "", step, validate_only=True))) == Error.NONE
-    assert ctx.image.topics["orders"].configs == {}
-    assert ctx.config.log_config({}).retention_ms != 5
+    assert api.image.topics["orders"].configs == {}
+    assert api.config.log_config({}).retention_ms != 5
 
 
-def test_one_key_twice_or_one_resource_twice_is_refused(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1)
+def test_one_key_twice_or_one_resource_twice_is_refused(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1)
     step = (SET, "retention.ms", "5")
     assert error_of(call(change(ResourceType.TOPIC, "orders", step, step))) == Error.INVALID_REQUEST
     request = change(ResourceType.TOPIC, "orders", step)
@@ -121,15 +121,15 @@ def test_one_key_twice_or_one_resource_twice_is_refused(call: Call, ctx: Context
     assert error_of(call(request)) == Error.INVALID_REQUEST
 
 
-def test_a_dynamic_broker_config_takes_effect_at_once(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1)
+def test_a_dynamic_broker_config_takes_effect_at_once(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1)
     call(
         change(ResourceType.BROKER, "1", (SET, "message.max.bytes", "500"), (SET, "log.cleaner.threads", "3"))
     )
-    assert ctx.partitions.leader("orders", 0).log.config.max_message_bytes == 500
-    assert ctx.config.log_cleaner_threads == 3
+    assert api.partitions.leader("orders", 0).log.config.max_message_bytes == 500
+    assert api.config.log_cleaner_threads == 3
     call(change(ResourceType.BROKER, "1", (DELETE, "message.max.bytes", None)))
-    assert ctx.partitions.leader("orders", 0).log.config.max_message_bytes == 1048588
+    assert api.partitions.leader("orders", 0).log.config.max_message_bytes == 1048588
 
 
 def test_a_loggers_level_is_set_and_deleted(call: Call) -> None:

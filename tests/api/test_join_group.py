@@ -2,11 +2,11 @@
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.deferred import Deferred
 from millrace.errors import Error
 from millrace.groups.classic import ClassicGroup
 
+from .api import Api
 from .members import GROUP, Talk, join_request
 
 ALL = range(10)
@@ -27,14 +27,14 @@ def test_the_first_member_leads(talk: Talk, version: int) -> None:
 
 @pytest.mark.parametrize("version", ALL)
 def test_ids_are_handed_out_first_from_version_4_on(talk: Talk, version: int) -> None:
-    talk.ctx.client_id = "app"
+    talk.api.client_id = "app"
     answer = talk.join(version)
     assert answer.error_code == (Error.MEMBER_ID_REQUIRED if version >= 4 else Error.NONE)
     assert answer.member_id.startswith("app-")
 
 
 def test_a_client_without_a_name_is_let_in(talk: Talk) -> None:
-    talk.ctx.client_id = None
+    talk.api.client_id = None
     answer = talk.enter()
     assert answer.error_code == Error.NONE
     assert answer.member_id.startswith("-")
@@ -47,9 +47,9 @@ def test_static_members_are_told_apart_from_version_5_on(talk: Talk, version: in
     assert answer.members[0].group_instance_id == "one"
 
 
-def test_before_version_1_the_session_timeout_is_that_of_rebalances(talk: Talk, ctx: Context) -> None:
+def test_before_version_1_the_session_timeout_is_that_of_rebalances(talk: Talk, api: Api) -> None:
     answer = talk.enter(0, session_timeout_ms=12_345)
-    group = ctx.groups.find(GROUP)
+    group = api.groups.find(GROUP)
     assert group is not None
     assert group.members[answer.member_id].rebalance_timeout_ms == 12_345  # type: ignore[attr-defined]
 
@@ -68,10 +68,10 @@ def test_a_group_needs_an_id(talk: Talk, version: int) -> None:
     assert talk.join(version, group_id="").error_code == Error.INVALID_GROUP_ID
 
 
-def test_the_host_is_written_as_java_writes_it(talk: Talk, ctx: Context) -> None:
-    ctx.client_host = "10.0.0.7"
+def test_the_host_is_written_as_java_writes_it(talk: Talk, api: Api) -> None:
+    api.session.client_host = "10.0.0.7"
     talk.enter()
-    group = ctx.groups.find(GROUP)
+    group = api.groups.find(GROUP)
     assert isinstance(group, ClassicGroup)
     (member,) = group.members.values()
     assert member.client_host == "/10.0.0.7"

@@ -2,15 +2,15 @@
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
+from .api import Api
 from .members import GROUP, Talk
 
 
-def state(ctx: Context) -> str:
-    group = ctx.groups.find(GROUP)
+def state(api: Api) -> str:
+    group = api.groups.find(GROUP)
     assert group is not None
     return group.state
 
@@ -21,7 +21,7 @@ def test_a_member_leaves(talk: Talk, version: int) -> None:
     talk.assign(joined)
     request = LeaveGroupRequest(group_id=GROUP, member_id=joined.member_id)
     assert talk(request, version).error_code == Error.NONE
-    assert state(talk.ctx) == "Empty"
+    assert state(talk.api) == "Empty"
     assert talk(request, version).error_code == Error.UNKNOWN_MEMBER_ID
 
 
@@ -42,7 +42,7 @@ def test_several_members_leave_from_version_3_on(talk: Talk, version: int) -> No
         ("somebody else", "one", Error.FENCED_INSTANCE_ID),
         ("", "one", Error.NONE),
     ]
-    assert state(talk.ctx) == "Empty"
+    assert state(talk.api) == "Empty"
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -1,16 +1,16 @@
 """ListConfigResources."""
 
-from millrace.api.context import Context
 from millrace.cluster.resources import ResourceType
 from millrace.errors import Error
 from millrace.wire.messages.list_config_resources import ListConfigResourcesRequest
 
 from ..node import create_topic
+from .api import Api
 from .conftest import Call
 
 
-def test_resources_by_type(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1)
+def test_resources_by_type(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1)
     response = call(ListConfigResourcesRequest(resource_types=[ResourceType.TOPIC]))
     assert [(found.resource_name, found.resource_type) for found in response.config_resources] == [
         ("orders", ResourceType.TOPIC)
@@ -23,8 +23,8 @@ def test_resources_by_type(call: Call, ctx: Context) -> None:
     }
 
 
-def test_version_0_knows_client_metrics_only(call: Call, ctx: Context) -> None:
-    create_topic(ctx, "orders", 1)
+def test_version_0_knows_client_metrics_only(call: Call, api: Api) -> None:
+    create_topic(api, "orders", 1)
     assert call(ListConfigResourcesRequest(), version=0).config_resources == []
 
 

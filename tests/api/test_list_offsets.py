@@ -2,7 +2,6 @@
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -13,6 +12,7 @@ from millrace.wire.messages.list_offsets import (
 from millrace.wire.records import Record, build_batch
 
 from ..node import create_topic
+from .api import Api
 from .conftest import Call
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
@@ -32,17 +32,17 @@ def find(call: Call, request: ListOffsetsRequest, version: int) -> ListOffsetsPa
 
 
 @pytest.fixture(autouse=True)
-def orders(ctx: Context) -> None:
-    create_topic(ctx, "orders", 1, configs={"message.timestamp.before.max.ms": str(2**63 - 1)})
+def orders(api: Api) -> None:
+    create_topic(api, "orders", 1, configs={"message.timestamp.before.max.ms": str(2**63 - 1)})
     for timestamp in TIMES:
         record = Record(offset=0, timestamp=timestamp, key=None, value=b"v", headers=())
-        ctx.partitions.leader("orders", 0).append(memoryview(build_batch([record])))
+        api.partitions.leader("orders", 0).append(memoryview(build_batch([record])))
 
 
 @pytest.mark.parametrize("version", range(1, 12))
 @pytest.mark.parametrize("isolation_level", [0, 1])
-def test_the_ends_of_the_log(call: Call, ctx: Context, version: int, isolation_level: int) -> None:
-    ctx.partitions.leader("orders", 0).log.delete_records_before(1)
+def test_the_ends_of_the_log(call: Call, api: Api, version: int, isolation_level: int) -> None:
+    api.partitions.leader("orders", 0).log.delete_records_before(1)
     latest = find(call, at(LATEST, isolation_level=isolation_level), version)
     earliest = find(call, at(EARLIEST, isolation_level=isolation_level), version)
     assert (latest.offset, latest.timestamp, latest.error_code) == (4, -1, Error.NONE)
@@ -77,14 +77,14 @@ def test_unknown_partitions_and_epochs_are_errors(call: Call) -> None:
     assert find(call, at(LATEST, epoch=0), 7).error_code == Error.NONE
 
 
-def test_each_end_comes_with_its_own_leader_epoch(call: Call, ctx: Context) -> None:
-    partition = ctx.partitions.leader("orders", 0)
+def test_each_end_comes_with_its_own_leader_epoch(call: Call, api: Api) -> None:
+    partition = api.partitions.leader("orders", 0)
     partition.leader_epoch = 5
     record = Record(offset=0, timestamp=TIMES[-1], key=None, value=b"v", headers=())
     partition.append(memoryview(build_batch([record])))
     assert find(call, at(EARLIEST), 7).leader_epoch == 0
     assert find(call, at(LATEST), 7).leader_epoch == 5
-    create_topic(ctx, "empty", 1)
+    create_topic(api, "empty", 1)
     request = at(EARLIEST)
     request.topics[0].name = "empty"
     assert find(call, request, 7).leader_epoch == 0

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.txn.transaction_state import ProducerIdentity
 from millrace.wire.messages.end_txn import EndTxnRequest
 from millrace.wire.messages.list_transactions import ListTransactionsRequest
 
 from ..node import create_topic
+from .api import Api
 from .conftest import Call
 from .transactions import begin, init_producer
 
@@ -18,9 +18,9 @@ VERSIONS = pytest.mark.parametrize("version", range(3))
 
 
 @pytest.fixture
-def producers(call: Call, ctx: Context) -> dict[str, ProducerIdentity]:
+def producers(call: Call, api: Api) -> dict[str, ProducerIdentity]:
     """One id of each kind: empty, open and committed."""
-    create_topic(ctx, "t", 1)
+    create_topic(api, "t", 1)
     producers = {name: init_producer(call, name) for name in ("empty", "open", "committed")}
     begin(call, producers["open"], "t", "open")
     begin(call, producers["committed"], "t", "committed")

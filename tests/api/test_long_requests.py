@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from millrace.api import HANDLERS, HANDLERS_BY_KEY
-from millrace.api.context import Context
-from millrace.api.dispatch import Dispatcher, Handler
+from millrace.api import HANDLERS
+from millrace.api.dispatch import Handler
 from millrace.deferred import Deferred
 from millrace.wire.frames import encode_request
 from millrace.wire.messages.fetch import FetchRequest
 from millrace.wire.messages.produce import ProduceRequest
 
 from ..node import create_topic
+from .api import Api
 from .long_requests import NAME, Path, array_paths, long_request
 
 # CPU time, which does not depend on what else the machine does. In one go these requests take up to 1.3 s.
@@ -40,28 +40,28 @@ def _cases() -> Iterator[Any]:
 
 
 @pytest.fixture
-def topic(ctx: Context) -> None:
-    create_topic(ctx, NAME, 100)
+def topic(api: Api) -> None:
+    create_topic(api, NAME, 100)
 
 
 @pytest.mark.parametrize(("handler", "path", "distinct"), list(_cases()))
 def test_long_request_takes_turns(
-    ctx: Context, topic: None, handler: Handler, path: Path, distinct: bool
+    api: Api, topic: None, handler: Handler, path: Path, distinct: bool
 ) -> None:
     request = long_request(handler.request, handler.highest, path, distinct=distinct)
     frame = encode_request(request, handler.highest, 7, "tests")[4:]
     del request
-    stall = ctx.loop.run_until_complete(_longest_stall(ctx, frame))
+    stall = api.loop.run_until_complete(_longest_stall(api, frame))
     assert stall < MAX_STALL_SECONDS
 
 
-async def _longest_stall(ctx: Context, frame: bytes) -> float:
+async def _longest_stall(api: Api, frame: bytes) -> float:
     """The longest time that the loop is held until a frame has its reply."""
     gc.collect()
     gc.freeze()
     longest = 0.0
     since = thread_time()
-    reply = Dispatcher(ctx, HANDLERS_BY_KEY, {})(memoryview(frame))
+    reply = api.dispatcher()(memoryview(frame))
     replies: list[Any] = []
     if isinstance(reply, Deferred):
         reply.then(replies.append)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -12,6 +11,7 @@ from millrace.wire.messages.offset_for_leader_epoch import (
 
 from ..node import create_topic
 from ..records import batch
+from .api import Api
 from .conftest import Call
 
 
@@ -28,12 +28,12 @@ from .conftest import Call
     ],
 )
 def test_the_end_of_an_epoch(
-    call: Call, ctx: Context, topic: str, epochs: tuple[int, int], expected: tuple[Error, int, int]
+    call: Call, api: Api, topic: str, epochs: tuple[int, int], expected: tuple[Error, int, int]
 ) -> None:
     current, asked = epochs
-    create_topic(ctx, "orders", 1)
-    create_topic(ctx, "empty", 1)
-    ctx.partitions.leader("orders", 0).append(memoryview(batch(b"a", b"b", b"c")))
+    create_topic(api, "orders", 1)
+    create_topic(api, "empty", 1)
+    api.partitions.leader("orders", 0).append(memoryview(batch(b"a", b"b", b"c")))
     partition = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=asked)
     response = call(
         OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=topic, partitions=[partition])])

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.wire.messages.delete_groups import DeleteGroupsRequest
 from millrace.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -27,7 +26,8 @@ from millrace.wire.messages.offset_fetch import (
 )
 
 from ..node import Node, create_topic
-from .conftest import Call, new_context
+from .api import Api
+from .conftest import Call
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -57,8 +57,8 @@ def committed(call: Call, version: int = 7) -> int:
 
 
 @pytest.fixture(autouse=True)
-def orders(ctx: Context) -> None:
-    create_topic(ctx, "orders", 2)
+def orders(api: Api) -> None:
+    create_topic(api, "orders", 2)
 
 
 @pytest.mark.parametrize("version", range(2, 10))
@@ -69,8 +69,8 @@ def test_what_is_committed_is_fetched(call: Call, version: int) -> None:
     assert partition.committed_leader_epoch == 3
 
 
-def test_from_version_10_topics_go_by_id(call: Call, ctx: Context) -> None:
-    topic_id = ctx.image.topics["orders"].topic_id
+def test_from_version_10_topics_go_by_id(call: Call, api: Api) -> None:
+    topic_id = api.image.topics["orders"].topic_id
     request = commit(42)
     request.topics[0].topic_id = topic_id
     assert error_of(call(request, 10)) == Error.NONE
@@ -118,7 +118,7 @@ def test_a_group_topic_or_partition_named_twice_is_answered_once(call: Call) -> 
     assert [p.partition_index for p in topic.partitions] == [0]
 
 
-def test_a_partition_named_twice_in_a_commit_is_committed_as_named_last(call: Call, ctx: Context) -> None:
+def test_a_partition_named_twice_in_a_commit_is_committed_as_named_last(call: Call, api: Api) -> None:
     request = commit(1)
     request.topics[0].partitions.append(
         OffsetCommitRequestPartition(partition_index=0, committed_offset=2, committed_metadata="")
@@ -126,8 +126,8 @@ def test_a_partition_named_twice_in_a_commit_is_committed_as_named_last(call: Ca
     (topic,) = call(request, 8).topics
     assert [(p.partition_index, p.error_code) for p in topic.partitions] == [(0, 0), (0, 0)]
     assert committed(call) == 2
-    offsets = ctx.groups.runtime
-    log = ctx.partitions.leader(offsets.topic, offsets.partition_of("readers")).log
+    offsets = api.groups.runtime
+    log = api.partitions.leader(offsets.topic, offsets.partition_of("readers")).log
     assert log.log_end_offset == 1
 
 
@@ -157,11 +157,11 @@ def test_a_member_of_no_group_is_told_so_from_version_9(call: Call) -> None:
     assert error_of(call(request, 9)) == Error.GROUP_ID_NOT_FOUND
 
 
-def test_offsets_survive_a_kill(call: Call, ctx: Context, node: Node) -> None:
+def test_offsets_survive_a_kill(call: Call, api: Api, node: Node) -> None:
     call(commit(41), 8)
     call(commit(42), 8)
     node.kill()
-    again = new_context(node)
+    again = Api(node)
     asyncio.run(again.groups.runtime.load())
     kept = again.groups.runtime.shard_of("readers").offsets.get("readers", "orders", 0)
     assert kept is not None
@@ -211,33 +211,33 @@ def test_groups_are_listed_by_state_and_type(
     assert all((g.group_id, g.group_state, g.group_type) == ("readers", "Empty", "classic") for g in groups)
 
 
-def test_unused_offsets_expire_and_their_group_with_them(call: Call, ctx: Context) -> None:
+def test_unused_offsets_expire_and_their_group_with_them(call: Call, api: Api) -> None:
     call(commit(1), 8)
-    shard = ctx.groups.runtime.shard_of("readers")
-    ctx.groups.expire(shard)
+    shard = api.groups.runtime.shard_of("readers")
+    api.groups.expire(shard)
     assert committed(call) == 1
-    ctx.config.offsets_retention_minutes = 0
-    ctx.groups.expire(shard)
+    api.config.offsets_retention_minutes = 0
+    api.groups.expire(shard)
     assert committed(call) == -1
-    assert list(ctx.groups) == []
+    assert list(api.groups) == []
 
 
-def test_a_retention_time_of_the_request_goes_before_the_brokers(call: Call, ctx: Context) -> None:
+def test_a_retention_time_of_the_request_goes_before_the_brokers(call: Call, api: Api) -> None:
     call(commit(1, retention_time_ms=DAY_MS), 4)
-    ctx.config.offsets_retention_minutes = 0
-    ctx.groups.expire(ctx.groups.runtime.shard_of("readers"))
+    api.config.offsets_retention_minutes = 0
+    api.groups.expire(api.groups.runtime.shard_of("readers"))
     assert committed(call) == 1
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_this_broker_coordinates_every_group(call: Call, ctx: Context, version: int) -> None:
+def test_this_broker_coordinates_every_group(call: Call, api: Api, version: int) -> None:
     response = call(FindCoordinatorRequest(key="readers", coordinator_keys=["readers", "others"]), version)
     found = [response] if version < 4 else response.coordinators
     assert len(found) == (1 if version < 4 else 2)
     for coordinator in found:
         assert (coordinator.node_id, coordinator.host, coordinator.port) == (1, "broker.example", 19092)
         assert coordinator.error_code == Error.NONE
-    assert "__consumer_offsets" in ctx.image.topics
+    assert "__consumer_offsets" in api.image.topics
 
 
 def test_an_unknown_kind_of_coordinator_is_refused(call: Call) -> None:

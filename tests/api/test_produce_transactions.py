@@ -7,7 +7,6 @@ import time
 import pytest
 
 from millrace.api import produce
-from millrace.api.context import Context
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
@@ -25,6 +24,7 @@ from ..coordinator.replicas import FOLLOWER, catch_up, replicate
 from ..node import create_topic
 from ..records import batch
 from ..transactional import read_committed, transactional_batch
+from .api import Api
 from .conftest import Call
 from .transactions import begin, init_producer
 
@@ -32,9 +32,9 @@ OLD, KNOWS_ABORTABLE, JOINS = 10, 11, 12
 
 
 @pytest.fixture
-def orders(ctx: Context) -> Partition:
-    create_topic(ctx, "orders", 1)
-    return ctx.partitions.leader("orders", 0)
+def orders(api: Api) -> Partition:
+    create_topic(api, "orders", 1)
+    return api.partitions.leader("orders", 0)
 
 
 class Sender:
@@ -109,11 +109,11 @@ def test_a_partition_that_was_not_added_refuses_them(
 
 
 def test_newer_clients_add_a_partition_by_producing_to_it(
-    ctx: Context, sender: Sender, orders: Partition
+    api: Api, sender: Sender, orders: Partition
 ) -> None:
     for value in (b"a", b"b", b"c"):
         assert sender.send(value, version=JOINS).error_code == Error.NONE
-        found = ctx.transactions.find("id")
+        found = api.transactions.find("id")
         assert found is not None and ("orders", 0) in found.partitions
         sender.end(committed=value != b"b", version=5)
     assert [value for _, value in read_committed(orders.log)] == [b"a", b"c"]
@@ -185,7 +185,7 @@ def test_a_plain_batch_beside_a_transactional_id_is_a_plain_batch(sender: Sender
     ],
 )
 def test_errors_of_the_coordinator_become_ones_that_clients_try_again(
-    ctx: Context,
+    api: Api,
     sender: Sender,
     monkeypatch: pytest.MonkeyPatch,
     underlying: Error,
@@ -195,12 +195,12 @@ def test_errors_of_the_coordinator_become_ones_that_clients_try_again(
     def refuse(*_: object, **__: object) -> Deferred[None]:
         return Deferred.failing(KafkaError(underlying))
 
-    monkeypatch.setattr(type(ctx.transactions), "verify", refuse)
+    monkeypatch.setattr(type(api.transactions), "verify", refuse)
     assert sender.send(b"a", version=version).error_code == told
 
 
 def test_a_batch_behind_one_that_could_not_be_verified_waits_for_it(
-    call: Call, ctx: Context, sender: Sender, orders: Partition, monkeypatch: pytest.MonkeyPatch
+    call: Call, api: Api, sender: Sender, orders: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two batches were in flight; the first has to be sent again, and must still come first."""
     begin(call, sender.producer, "orders")
@@ -209,7 +209,7 @@ def test_a_batch_behind_one_that_could_not_be_verified_waits_for_it(
         def refuse(*_: object, **__: object) -> Deferred[None]:
             return Deferred.failing(KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS))
 
-        patch.setattr(type(ctx.transactions), "verify", refuse)
+        patch.setattr(type(api.transactions), "verify", refuse)
         sender.send(b"a", version=OLD)
     assert sender.send(b"b", sequence=1, version=OLD).error_code == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert sender.send(b"a", version=OLD).base_offset == 0
@@ -222,11 +222,11 @@ def test_an_empty_transactional_id_is_refused(sender: Sender, orders: Partition)
     assert orders.log.log_end_offset == 0
 
 
-def state_log(ctx: Context) -> list[Partition]:
-    return ctx.partitions.of_topic(ctx.transactions.runtime.topic)
+def state_log(api: Api) -> list[Partition]:
+    return api.partitions.of_topic(api.transactions.runtime.topic)
 
 
-def send_late(ctx: Context, sender: Sender) -> "asyncio.Task[ProduceResponse]":
+def send_late(api: Api, sender: Sender) -> "asyncio.Task[ProduceResponse]":
     """Send a first batch whose coordinator waits for a replica."""
     records = transactional_batch(
         [b"a"],
@@ -235,41 +235,41 @@ def send_late(ctx: Context, sender: Sender) -> "asyncio.Task[ProduceResponse]":
         epoch=sender.producer.producer_epoch,
     )
     data = TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=records)])
-    ctx.api_version = JOINS
-    late = produce.handle(ctx, ProduceRequest(acks=-1, transactional_id="id", topic_data=[data]))
+    api.api_version = JOINS
+    late = produce.handle(api.context(), ProduceRequest(acks=-1, transactional_id="id", topic_data=[data]))
     assert inspect.iscoroutine(late)
-    task = ctx.loop.create_task(late)
-    ctx.loop.run_until_complete(asyncio.sleep(0))
+    task = api.loop.create_task(late)
+    api.loop.run_until_complete(asyncio.sleep(0))
     return task
 
 
-def outcome(ctx: Context, sent: "asyncio.Task[ProduceResponse]") -> tuple[int, int]:
-    response = ctx.loop.run_until_complete(sent)
+def outcome(api: Api, sent: "asyncio.Task[ProduceResponse]") -> tuple[int, int]:
+    response = api.loop.run_until_complete(sent)
     partition = response.responses[0].partition_responses[0]
     return partition.error_code, partition.base_offset
 
 
 def test_a_first_batch_is_appended_when_the_coordinators_agreement_is_committed(
-    ctx: Context, sender: Sender, orders: Partition
+    api: Api, sender: Sender, orders: Partition
 ) -> None:
-    replicate(state_log(ctx))
-    sent = send_late(ctx, sender)
+    replicate(state_log(api))
+    sent = send_late(api, sender)
     assert not sent.done()
     assert orders.log.log_end_offset == 0
-    catch_up(state_log(ctx))
+    catch_up(state_log(api))
     # Other transactions of the same coordinator go on meanwhile.
-    ctx.transactions.init_producer_id("other", 60_000)
-    assert outcome(ctx, sent) == (Error.NONE, 0)
+    api.transactions.init_producer_id("other", 60_000)
+    assert outcome(api, sent) == (Error.NONE, 0)
     assert orders.last_stable_offset == 0
 
 
 def test_a_first_batch_is_refused_when_the_coordinator_is_replaced(
-    ctx: Context, sender: Sender, orders: Partition
+    api: Api, sender: Sender, orders: Partition
 ) -> None:
-    replicate(state_log(ctx))
-    sent = send_late(ctx, sender)
-    for partition in state_log(ctx):
-        ctx.transactions.runtime.resigned(partition.index)
+    replicate(state_log(api))
+    sent = send_late(api, sender)
+    for partition in state_log(api):
+        api.transactions.runtime.resigned(partition.index)
         partition.become_follower(1, FOLLOWER)
-    assert outcome(ctx, sent) == (Error.NOT_ENOUGH_REPLICAS, -1)
+    assert outcome(api, sent) == (Error.NOT_ENOUGH_REPLICAS, -1)
     assert orders.log.log_end_offset == 0

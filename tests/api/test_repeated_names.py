@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from millrace.wire.messages.delete_groups import DeleteGroupsRequest
 from millrace.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -21,6 +20,7 @@ from millrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopi
 from millrace.wire.schema import Request, Struct
 
 from ..node import create_topic
+from .api import Api
 from .conftest import Call
 
 TOPIC = 2
@@ -46,8 +46,8 @@ TWICE = ["orders", "orders"]
     ],
     ids=lambda request: type(request).__name__,
 )
-def test_a_name_that_is_repeated_is_answered_once(call: Call, ctx: Context, request_: Request) -> None:
-    create_topic(ctx, "orders", 1)
+def test_a_name_that_is_repeated_is_answered_once(call: Call, api: Api, request_: Request) -> None:
+    create_topic(api, "orders", 1)
     assert _deepest_list(call(request_)) == 1
 
 

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from millrace.api import fetch, produce
-from millrace.api.context import Context
 from millrace.clock import Clock
 from millrace.config import LogConfig
 from millrace.deferred import Deferred
@@ -32,6 +31,7 @@ from millrace.wire.records import Record, build_batch, iterate_batches, iterate_
 
 from ..node import create_topic
 from ..records import batch
+from .api import Api
 
 ME, FOLLOWER = 0, 7
 TIMEOUT_MS = 30_000
@@ -49,10 +49,10 @@ def timers(clock: ManualClock) -> ManualTimers:
 
 
 @pytest.fixture(autouse=True)
-def partition(ctx: Context) -> Partition:
+def partition(api: Api) -> Partition:
     """Orders, partition 0, which has a follower; partition 1 has none."""
-    create_topic(ctx, "orders", 2)
-    partition = ctx.partitions.leader("orders", 0)
+    create_topic(api, "orders", 2)
+    partition = api.partitions.leader("orders", 0)
     partition.become_leader(0, (ME, FOLLOWER), (ME, FOLLOWER), node_id=ME)
     return partition
 
@@ -60,15 +60,17 @@ def partition(ctx: Context) -> Partition:
 class Sent:
     """A produce request, and its response once it is there."""
 
-    def __init__(self, ctx: Context, *indexes: int, acks: int = -1) -> None:
-        self._ctx = ctx
+    def __init__(self, api: Api, *indexes: int, acks: int = -1) -> None:
+        self._ctx = api
         self._response: ProduceResponse | None = None
         data = [
             PartitionProduceData(index=index, records=memoryview(batch(b"v"))) for index in indexes or (0,)
         ]
-        ctx.api_version = 11
+        api.api_version = 11
         topics = [TopicProduceData(name="orders", partition_data=data)]
-        result = produce.handle(ctx, ProduceRequest(acks=acks, timeout_ms=TIMEOUT_MS, topic_data=topics))
+        result = produce.handle(
+            api.context(), ProduceRequest(acks=acks, timeout_ms=TIMEOUT_MS, topic_data=topics)
+        )
         if isinstance(result, Deferred):
             self.deferred = result
             result.then(self._receive)
@@ -96,10 +98,10 @@ def request(offset: int, replica: int = CONSUMER, **options: int) -> FetchReques
     )
 
 
-def fetched(ctx: Context, offset: int, replica: int = CONSUMER) -> PartitionData:
+def fetched(api: Api, offset: int, replica: int = CONSUMER) -> PartitionData:
     """The response of a fetch that does not wait."""
-    ctx.api_version = 11
-    response = fetch.handle(ctx, request(offset, replica))
+    api.api_version = 11
+    response = fetch.handle(api.context(), request(offset, replica))
     assert isinstance(response, FetchResponse)
     return response.responses[0].partitions[0]
 
@@ -111,30 +113,30 @@ def values(data: PartitionData) -> list[bytes | None]:
 # Produce
 
 
-def test_acks_all_waits_until_the_follower_has_the_records(ctx: Context) -> None:
-    sent = Sent(ctx)
+def test_acks_all_waits_until_the_follower_has_the_records(api: Api) -> None:
+    sent = Sent(api)
     assert sent.outcome is None
-    assert values(fetched(ctx, 0, FOLLOWER)) == [b"v"]
+    assert values(fetched(api, 0, FOLLOWER)) == [b"v"]
     assert sent.outcome is None
-    assert fetched(ctx, 1, FOLLOWER).high_watermark == 1
+    assert fetched(api, 1, FOLLOWER).high_watermark == 1
     assert sent.outcome == [(Error.NONE, 0)]
 
 
-def test_one_acknowledgement_is_enough_for_acks_1(ctx: Context) -> None:
-    assert Sent(ctx, acks=1).outcome == [(Error.NONE, 0)]
+def test_one_acknowledgement_is_enough_for_acks_1(api: Api) -> None:
+    assert Sent(api, acks=1).outcome == [(Error.NONE, 0)]
 
 
-def test_each_partition_of_a_request_has_its_own_outcome(ctx: Context, timers: ManualTimers) -> None:
-    sent = Sent(ctx, 0, 1)
+def test_each_partition_of_a_request_has_its_own_outcome(api: Api, timers: ManualTimers) -> None:
+    sent = Sent(api, 0, 1)
     timers.advance(TIMEOUT_MS)
     assert sent.outcome == [(Error.REQUEST_TIMED_OUT, -1), (Error.NONE, 0)]
 
 
 def test_a_wait_that_timed_out_leaves_nothing_behind(
-    ctx: Context, timers: ManualTimers, partition: Partition
+    api: Api, timers: ManualTimers, partition: Partition
 ) -> None:
     pending = len(timers)
-    sent = [Sent(ctx) for _ in range(10)]
+    sent = [Sent(api) for _ in range(10)]
     timers.advance(TIMEOUT_MS)
     assert {request.outcome[0][0] for request in sent if request.outcome} == {Error.REQUEST_TIMED_OUT}
     assert len(timers) == pending
@@ -142,100 +144,102 @@ def test_a_wait_that_timed_out_leaves_nothing_behind(
 
 
 def test_a_client_that_disconnects_leaves_nothing_behind(
-    ctx: Context, timers: ManualTimers, partition: Partition
+    api: Api, timers: ManualTimers, partition: Partition
 ) -> None:
     pending = len(timers)
-    Sent(ctx).deferred.cancel()
+    Sent(api).deferred.cancel()
     assert len(timers) == pending
     assert not len(partition._commits)
 
 
-def test_a_leader_that_resigns_says_so(ctx: Context, partition: Partition) -> None:
-    sent = Sent(ctx)
+def test_a_leader_that_resigns_says_so(api: Api, partition: Partition) -> None:
+    sent = Sent(api)
     partition.become_follower(1, FOLLOWER)
     assert sent.outcome == [(Error.NOT_LEADER_OR_FOLLOWER, -1)]
 
 
-def test_acks_all_is_refused_while_too_few_replicas_are_in_sync(ctx: Context, partition: Partition) -> None:
+def test_acks_all_is_refused_while_too_few_replicas_are_in_sync(api: Api, partition: Partition) -> None:
     partition.reconfigure(LogConfig(min_insync_replicas=2))
     partition.become_leader(0, (ME, FOLLOWER), (ME,), node_id=ME)
-    assert Sent(ctx).outcome == [(Error.NOT_ENOUGH_REPLICAS, -1)]
+    assert Sent(api).outcome == [(Error.NOT_ENOUGH_REPLICAS, -1)]
     assert partition.log.log_end_offset == 0
-    assert Sent(ctx, acks=1).outcome == [(Error.NONE, 0)]
+    assert Sent(api, acks=1).outcome == [(Error.NONE, 0)]
 
 
-def test_a_repeated_batch_waits_as_its_first_copy_does(ctx: Context) -> None:
-    record = Record(0, ctx.clock.now_ms(), None, b"v")
+def test_a_repeated_batch_waits_as_its_first_copy_does(api: Api) -> None:
+    record = Record(0, api.clock.now_ms(), None, b"v")
     content = build_batch([record], producer_id=1, producer_epoch=0, base_sequence=0)
-    ctx.api_version = 11
+    api.api_version = 11
     waiting = []
     for _ in range(2):
         data = PartitionProduceData(index=0, records=memoryview(content))
         topics = [TopicProduceData(name="orders", partition_data=[data])]
-        result = produce.handle(ctx, ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=topics))
+        result = produce.handle(
+            api.context(), ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=topics)
+        )
         assert isinstance(result, Deferred)
         waiting.append(result)
-    fetched(ctx, 1, FOLLOWER)
-    ctx.loop.run_until_complete(asyncio.sleep(0))
+    fetched(api, 1, FOLLOWER)
+    api.loop.run_until_complete(asyncio.sleep(0))
     assert [result.result().responses[0].partition_responses[0].base_offset for result in waiting] == [0, 0]
 
 
 # Fetch
 
 
-def test_consumers_see_committed_records_only(ctx: Context) -> None:
-    Sent(ctx, acks=1)
-    data = fetched(ctx, 0)
+def test_consumers_see_committed_records_only(api: Api) -> None:
+    Sent(api, acks=1)
+    data = fetched(api, 0)
     assert (values(data), data.high_watermark, data.error_code) == ([], 0, Error.NONE)
-    assert fetched(ctx, 1).error_code == Error.NONE, "the offset exists"
-    assert fetched(ctx, 2).error_code == Error.OFFSET_OUT_OF_RANGE
-    fetched(ctx, 1, FOLLOWER)
-    assert values(fetched(ctx, 0)) == [b"v"]
+    assert fetched(api, 1).error_code == Error.NONE, "the offset exists"
+    assert fetched(api, 2).error_code == Error.OFFSET_OUT_OF_RANGE
+    fetched(api, 1, FOLLOWER)
+    assert values(fetched(api, 0)) == [b"v"]
 
 
-def test_a_consumer_that_waits_is_answered_when_records_are_committed(ctx: Context) -> None:
-    ctx.api_version = 11
-    result = fetch.handle(ctx, request(0, max_wait_ms=60_000, min_bytes=1))
+def test_a_consumer_that_waits_is_answered_when_records_are_committed(api: Api) -> None:
+    api.api_version = 11
+    result = fetch.handle(api.context(), request(0, max_wait_ms=60_000, min_bytes=1))
     assert isinstance(result, Deferred)
     received: list[FetchResponse] = []
     result.then(received.append)
-    Sent(ctx, acks=1)
-    ctx.loop.run_until_complete(asyncio.sleep(0))
+    Sent(api, acks=1)
+    api.loop.run_until_complete(asyncio.sleep(0))
     assert not received
-    fetched(ctx, 1, FOLLOWER)
-    ctx.loop.run_until_complete(asyncio.sleep(0))
+    fetched(api, 1, FOLLOWER)
+    api.loop.run_until_complete(asyncio.sleep(0))
     assert values(received[0].responses[0].partitions[0]) == [b"v"]
 
 
-def test_a_follower_that_waits_is_answered_when_records_are_appended(ctx: Context) -> None:
-    ctx.api_version = 11
-    result = fetch.handle(ctx, request(0, FOLLOWER, max_wait_ms=60_000, min_bytes=1))
+def test_a_follower_that_waits_is_answered_when_records_are_appended(api: Api) -> None:
+    api.api_version = 11
+    result = fetch.handle(api.context(), request(0, FOLLOWER, max_wait_ms=60_000, min_bytes=1))
     assert isinstance(result, Deferred)
     received: list[FetchResponse] = []
     result.then(received.append)
-    Sent(ctx, acks=1)
-    ctx.loop.run_until_complete(asyncio.sleep(0))
+    Sent(api, acks=1)
+    api.loop.run_until_complete(asyncio.sleep(0))
     data = received[0].responses[0].partitions[0]
     assert (values(data), data.high_watermark) == ([b"v"], 0)
 
 
 def test_followers_name_themselves_in_a_tagged_field_from_version_15_on(
-    ctx: Context, partition: Partition
+    api: Api, partition: Partition
 ) -> None:
-    Sent(ctx, acks=1)
+    Sent(api, acks=1)
     asked = request(1)
     asked.replica_state = ReplicaState(replica_id=FOLLOWER, replica_epoch=1)
-    asked.topics[0].topic_id = ctx.image.topics["orders"].topic_id
-    ctx.api_version = 17
-    fetch.handle(ctx, asked)
+    asked.topics[0].topic_id = api.image.topics["orders"].topic_id
+    api.api_version = 17
+    fetch.handle(api.context(), asked)
     assert partition.high_watermark == 1
 
 
-def test_a_broker_without_a_replica_is_refused(ctx: Context) -> None:
-    assert fetched(ctx, 0, replica=9).error_code == Error.NOT_LEADER_OR_FOLLOWER
+def test_a_broker_without_a_replica_is_refused(api: Api) -> None:
+    assert fetched(api, 0, replica=9).error_code == Error.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_follower_whose_log_is_longer_does_not_commit_anything(ctx: Context, partition: Partition) -> None:
-    Sent(ctx, acks=1)
-    assert fetched(ctx, 5, FOLLOWER).error_code == Error.OFFSET_OUT_OF_RANGE
+def test_a_follower_whose_log_is_longer_does_not_commit_anything(api: Api, partition: Partition) -> None:
+    Sent(api, acks=1)
+    assert fetched(api, 5, FOLLOWER).error_code == Error.OFFSET_OUT_OF_RANGE
     assert partition.high_watermark == 0

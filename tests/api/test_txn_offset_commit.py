@@ -2,7 +2,6 @@
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.txn.transaction_state import ProducerIdentity
 from millrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -14,6 +13,7 @@ from millrace.wire.messages.txn_offset_commit import (
 )
 
 from ..node import create_topic
+from .api import Api
 from .conftest import Call
 from .transactions import init_producer
 
@@ -22,8 +22,8 @@ JOINS_FROM = 5
 
 
 @pytest.fixture(autouse=True)
-def topic(ctx: Context) -> None:
-    create_topic(ctx, "t", 2)
+def topic(api: Api) -> None:
+    create_topic(api, "t", 2)
 
 
 def commit(
@@ -64,25 +64,25 @@ def end(call: Call, version: int, producer: ProducerIdentity, *, committed: bool
     assert call(request, 5 if version >= JOINS_FROM else 3).error_code == Error.NONE
 
 
-def offset_of(ctx: Context) -> int | None:
-    found = ctx.groups.runtime.shard_of("readers").offsets.get("readers", "t", 0)
+def offset_of(api: Api) -> int | None:
+    found = api.groups.runtime.shard_of("readers").offsets.get("readers", "t", 0)
     return None if found is None else found.offset
 
 
 @VERSIONS
 @pytest.mark.parametrize("committed", [True, False])
 def test_offsets_show_when_the_transaction_commits(
-    call: Call, ctx: Context, version: int, committed: bool
+    call: Call, api: Api, version: int, committed: bool
 ) -> None:
     producer = init_producer(call)
     join(call, version, producer)
     assert commit(call, version, producer) is Error.NONE
-    offsets = ctx.groups.runtime.shard_of("readers").offsets
+    offsets = api.groups.runtime.shard_of("readers").offsets
     assert offsets.is_pending("readers", "t", 0)
-    assert offset_of(ctx) is None
+    assert offset_of(api) is None
     end(call, version, producer, committed=committed)
     assert not offsets.is_pending("readers", "t", 0)
-    assert offset_of(ctx) == (42 if committed else None)
+    assert offset_of(api) == (42 if committed else None)
 
 
 @VERSIONS
@@ -93,11 +93,11 @@ def test_a_group_that_was_not_added_is_refused_or_joins(call: Call, version: int
 
 
 @VERSIONS
-def test_a_fenced_producer_is_refused(call: Call, ctx: Context, version: int) -> None:
+def test_a_fenced_producer_is_refused(call: Call, api: Api, version: int) -> None:
     zombie = init_producer(call)
     init_producer(call)
     assert commit(call, version, zombie) is Error.INVALID_PRODUCER_EPOCH
-    assert not ctx.groups.runtime.shard_of("readers").offsets.has_pending("readers")
+    assert not api.groups.runtime.shard_of("readers").offsets.has_pending("readers")
 
 
 @pytest.mark.parametrize("version", range(3, 6))

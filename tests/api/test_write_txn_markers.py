@@ -4,7 +4,6 @@ import time
 
 import pytest
 
-from millrace.api.context import Context
 from millrace.errors import Error
 from millrace.replication.partition import Partition
 from millrace.storage.append_origin import AppendOrigin
@@ -17,13 +16,14 @@ from millrace.wire.messages.write_txn_markers import (
 
 from ..node import create_topic
 from ..transactional import read_committed, transactional_batch
+from .api import Api
 from .conftest import Call
 
 
 @pytest.fixture(autouse=True)
-def orders(ctx: Context) -> list[Partition]:
-    create_topic(ctx, "orders", 2)
-    partitions = [ctx.partitions.leader("orders", index) for index in (0, 1)]
+def orders(api: Api) -> list[Partition]:
+    create_topic(api, "orders", 2)
+    partitions = [api.partitions.leader("orders", index) for index in (0, 1)]
     for partition in partitions:
         records = transactional_batch([b"a"], int(time.time() * 1000), producer_id=7, epoch=2)
         partition.append(records, AppendOrigin.TRANSACTION)

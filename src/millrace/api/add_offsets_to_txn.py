@@ -12,11 +12,11 @@ PRODUCER_FENCED_FROM = 2
 
 
 async def handle(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
-    offsets = ctx.groups.runtime
+    offsets = ctx.services.groups.runtime
     # The transaction's marker needs the topic.
     await offsets.ensure_topic()
     try:
-        ctx.transactions.add_partitions(
+        ctx.services.transactions.add_partitions(
             request.transactional_id,
             ProducerIdentity(request.producer_id, request.producer_epoch),
             [(offsets.topic, offsets.partition_of(request.group_id))],
@@ -25,5 +25,5 @@ async def handle(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToT
         if error.error is Error.PRODUCER_FENCED and ctx.api_version < PRODUCER_FENCED_FROM:
             raise KafkaError(Error.INVALID_PRODUCER_EPOCH) from error
         raise
-    added = ctx.transactions.settled(request.transactional_id, AddOffsetsToTxnResponse())
+    added = ctx.services.transactions.settled(request.transactional_id, AddOffsetsToTxnResponse())
     return await added if isinstance(added, Deferred) else added

@@ -82,7 +82,7 @@ def _add(ctx: Context, transaction: AddPartitionsToTxnTransaction) -> Steps[Even
         partitions = yield from each(topic.partitions, partial(_result, outcome, topic.name))
         results.append(AddPartitionsToTxnTopicResult(topic.name, partitions))
         yield
-    return ctx.transactions.settled(transaction.transactional_id, results, partial(_failed, results))
+    return ctx.services.transactions.settled(transaction.transactional_id, results, partial(_failed, results))
 
 
 def _failed(results: TopicResults, error: KafkaError) -> TopicResults:
@@ -108,8 +108,10 @@ def _outcome(
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
     try:
         if transaction.verify_only:
-            return ctx.transactions.check_partitions(transaction.transactional_id, producer, partitions)
-        ctx.transactions.add_partitions(
+            return ctx.services.transactions.check_partitions(
+                transaction.transactional_id, producer, partitions
+            )
+        ctx.services.transactions.add_partitions(
             transaction.transactional_id,
             producer,
             partitions,

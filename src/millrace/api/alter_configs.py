@@ -19,8 +19,8 @@ from millrace.wire.messages.alter_configs import (
 async def handle(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
     async def replace(resource: AlterConfigsResource) -> None:
         await resources.replace(
-            ctx.metadata,
-            ctx.config,
+            ctx.services.metadata,
+            ctx.services.config,
             resource.resource_type,
             resource.resource_name,
             await finish(each(resource.configs, attrgetter("name", "value"))),

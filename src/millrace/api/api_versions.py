@@ -26,12 +26,12 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         raise KafkaError(Error.INVALID_REQUEST)
-    if ctx.config.millrace_fetch_pacing_enable and ctx.pacer is None:
-        ctx.pacer = pacer_for(request.client_software_name)
+    if ctx.services.config.millrace_fetch_pacing_enable and ctx.session.pacer is None:
+        ctx.session.pacer = pacer_for(request.client_software_name)
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=lowest, max_version=highest)
-            for key, lowest, highest in ctx.api_versions
+            for key, lowest, highest in ctx.services.api_versions
         ],
         supported_features=[
             SupportedFeatureKey(name=feature.name, min_version=feature.lowest, max_version=feature.highest)

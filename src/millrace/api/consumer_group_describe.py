@@ -39,7 +39,7 @@ def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     try:
         if not group_id:
             raise KafkaError(Error.INVALID_GROUP_ID)
-        group = ctx.groups.get(group_id)
+        group = ctx.services.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     except KafkaError as error:
@@ -49,7 +49,7 @@ def _describe(ctx: Context, group_id: str) -> DescribedGroup:
         group_state=group.state,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=ctx.groups.consumer.assignor_name(group),
+        assignor_name=ctx.services.groups.consumer.assignor_name(group),
         members=[_member(ctx, group, member) for member in group.members.values()],
     )
 

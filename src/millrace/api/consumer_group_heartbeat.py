@@ -35,15 +35,15 @@ def handle(ctx: Context, request: ConsumerGroupHeartbeatRequest) -> Eventual[Con
         makes_own_id=ctx.api_version >= OWN_IDS_FROM,
     )
     # Java writes addresses without a name with a slash; tools and clients expect it.
-    client = Client(ctx.client_id or "", f"/{ctx.client_host}")
-    result = ctx.groups.consumer.heartbeat(client, heartbeat)
+    client = Client(ctx.client_id or "", f"/{ctx.session.client_host}")
+    result = ctx.services.groups.consumer.heartbeat(client, heartbeat)
     response = ConsumerGroupHeartbeatResponse(
         member_id=result.member_id,
         member_epoch=result.member_epoch,
         heartbeat_interval_ms=result.interval_ms,
         assignment=None if result.assignment is None else _assignment(result.assignment),
     )
-    return ctx.groups.settled(request.group_id, response)
+    return ctx.services.groups.settled(request.group_id, response)
 
 
 def _owned(topics: list[TopicPartitions] | None) -> set[Partition] | None:

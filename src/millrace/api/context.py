@@ -1,10 +1,11 @@
-"""What a handler may touch: the domain, and the client it answers."""
+"""The surroundings of a request: services of the broker, the session of its connection, and its header."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from millrace.api.fetch_pace import Pacer
 from millrace.api.fetch_sessions import FetchSessions
@@ -19,11 +20,12 @@ from millrace.replication.waiting import Woken
 from millrace.storage.inspector import Inspector
 from millrace.txn.coordinator import Transactions
 from millrace.txn.producer_ids import ProducerIds
+from millrace.wire.frames import RequestHeader
 
 
-@dataclass(slots=True, weakref_slot=True)
-class Context:
-    """One per connection; a connection has one request at a time, whose version and client id are here."""
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of a broker that handlers use; the same for all its clients."""
 
     config: BrokerConfig
     metadata: MetadataStore
@@ -38,20 +40,32 @@ class Context:
     loop: asyncio.AbstractEventLoop
     long_requests: LongRequests
     run_in_thread: Callable[[Callable[[], object]], asyncio.Future[object]]
+    api_versions: tuple[tuple[int, int, int], ...] = field(default=(), repr=False)
+    """The APIs that the broker offers: key, lowest and highest version."""
 
-    # The connection
+
+@dataclass(slots=True, weakref_slot=True)
+class Session:
+    """A client's connection."""
+
     listener: Listener
     client_host: str = ""
     pacer: Pacer | None = None
 
-    # The request being handled
-    api_version: int = 0
-    client_id: str | None = None
 
-    # What this broker speaks, for ApiVersions: (api key, lowest, highest version)
-    api_versions: tuple[tuple[int, int, int], ...] = field(default=(), repr=False)
+class Context(NamedTuple):
+    """The surroundings of one request."""
+
+    services: Services
+    session: Session
+    header: RequestHeader
+    api_version: int
+
+    @property
+    def client_id(self) -> str | None:
+        return self.header.client_id
 
     @property
     def image(self) -> ClusterImage:
         """The cluster as it is now. Take it once per request: the next look may see a newer one."""
-        return self.metadata.image
+        return self.services.metadata.image

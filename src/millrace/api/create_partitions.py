@@ -28,7 +28,7 @@ async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartit
                 raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
             added = topic.count - (ctx.image.partition_count(topic.name) or topic.count)
             check_total_partitions(total + added)
-            await ctx.metadata.add_partitions(
+            await ctx.services.metadata.add_partitions(
                 topic.name, topic.count, _assignments(topic), validate_only=request.validate_only
             )
             total += added

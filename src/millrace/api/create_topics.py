@@ -43,7 +43,11 @@ async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResp
 def _partitions(ctx: Context, asked: CreatableTopic) -> int:
     if asked.assignments:
         return len(asked.assignments)
-    return ctx.config.num_partitions if asked.num_partitions == DEFAULT else max(asked.num_partitions, 0)
+    return (
+        ctx.services.config.num_partitions
+        if asked.num_partitions == DEFAULT
+        else max(asked.num_partitions, 0)
+    )
 
 
 def _failed(error: KafkaError, asked: CreatableTopic) -> CreatableTopicResult:
@@ -56,7 +60,7 @@ async def _create(
     try:
         if duplicate:
             raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
-        topic = await ctx.metadata.create_topic(
+        topic = await ctx.services.metadata.create_topic(
             asked.name,
             asked.num_partitions,
             asked.replication_factor,
@@ -100,6 +104,6 @@ def _created(ctx: Context, topic: TopicImage) -> CreatableTopicResult:
             CreatableTopicConfigs(
                 name=entry.name, value=entry.value, config_source=entry.source, is_sensitive=entry.sensitive
             )
-            for entry in describe_topic(ctx.config, topic.configs)
+            for entry in describe_topic(ctx.services.config, topic.configs)
         ],
     )

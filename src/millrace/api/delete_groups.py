@@ -24,10 +24,10 @@ def handle(ctx: Context, request: DeleteGroupsRequest) -> Steps[Eventual[DeleteG
 
 def _delete(ctx: Context, group_id: str) -> Eventual[DeletableGroupResult]:
     try:
-        ctx.groups.delete(group_id)
+        ctx.services.groups.delete(group_id)
     except KafkaError as error:
         return _failed(group_id, error)
-    return ctx.groups.settled(group_id, DeletableGroupResult(group_id), partial(_failed, group_id))
+    return ctx.services.groups.settled(group_id, DeletableGroupResult(group_id), partial(_failed, group_id))
 
 
 def _failed(group_id: str, error: KafkaError) -> DeletableGroupResult:

@@ -33,9 +33,9 @@ async def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsRe
             result.partitions.append(_delete(ctx, topic.name, wanted, moved))
             await turn.end_step()
     # Without a checkpoint now, a killed broker would bring the deleted records back.
-    for write in ctx.partitions.moved_log_starts(moved):
+    for write in ctx.services.partitions.moved_log_starts(moved):
         try:
-            await ctx.run_in_thread(write)
+            await ctx.services.run_in_thread(write)
         except OSError as failure:
             # The disk may be full, and the deletion meant to free space: it holds, and is checkpointed later.
             logger.error("cannot checkpoint which records were deleted: %s", failure)
@@ -51,7 +51,7 @@ def _delete(
             raise KafkaError(
                 Error.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}"
             )
-        partition = ctx.partitions.leader(topic, wanted.partition_index)
+        partition = ctx.services.partitions.leader(topic, wanted.partition_index)
         result.low_watermark = _delete_before(partition, wanted.offset)
         moved.append(partition)
     except KafkaError as error:

@@ -45,7 +45,7 @@ def _identity(ctx: Context, state: DeleteTopicState) -> Hashable:
 async def _delete(ctx: Context, state: DeleteTopicState) -> DeletableTopicResult:
     try:
         topic = _find(ctx, state)
-        await ctx.metadata.delete_topic(topic)
+        await ctx.services.metadata.delete_topic(topic)
     except KafkaError as error:
         return _failed(state, error)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)

@@ -30,7 +30,7 @@ def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResp
             DescribeClusterBroker(
                 broker_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
             )
-            for broker, endpoint in image.brokers_on(ctx.listener.name)
+            for broker, endpoint in image.brokers_on(ctx.session.listener.name)
         ],
     )
     if request.include_cluster_authorized_operations:

@@ -39,7 +39,9 @@ def _describe(
         resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
     )
     try:
-        entries = resources.describe(ctx.image, ctx.config, resource.resource_type, resource.resource_name)
+        entries = resources.describe(
+            ctx.image, ctx.services.config, resource.resource_type, resource.resource_name
+        )
     except KafkaError as error:
         result.error_code = error.error
         result.error_message = error.message

@@ -34,7 +34,7 @@ def handle(ctx: Context, request: DescribeGroupsRequest) -> Steps[DescribeGroups
 
 def _find_and_describe(ctx: Context, group_id: str) -> DescribedGroup:
     try:
-        group = ctx.groups.get(group_id)
+        group = ctx.services.groups.get(group_id)
         if isinstance(group, ClassicGroup):
             return describe(group)
         if group.kind == "classic":

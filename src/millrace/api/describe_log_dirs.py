@@ -28,7 +28,7 @@ def handle(ctx: Context, request: DescribeLogDirsRequest) -> Steps[DescribeLogDi
             wanted.update((topic.topic, index) for index in topic.partitions)
             yield
     response = DescribeLogDirsResponse()
-    for log_dir in ctx.partitions.log_dirs:
+    for log_dir in ctx.services.partitions.log_dirs:
         response.results.append((yield from _describe(ctx, log_dir, wanted)))
     return response
 
@@ -43,7 +43,7 @@ def _describe(
         logger.error("cannot read the size of %s: %s", path, error)
         return DescribeLogDirsResult(log_dir=path, error_code=Error.KAFKA_STORAGE_ERROR)
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for partition in ctx.partitions.in_dir(log_dir):
+    for partition in ctx.services.partitions.in_dir(log_dir):
         if wanted is None or (partition.topic, partition.index) in wanted:
             topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
             topic.partitions.append(

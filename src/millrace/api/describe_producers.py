@@ -35,7 +35,7 @@ def handle(ctx: Context, request: DescribeProducersRequest) -> Steps[DescribePro
 def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
     try:
         check_topic_name(topic)
-        partition = ctx.partitions.leader(topic, index)
+        partition = ctx.services.partitions.leader(topic, index)
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.error, error_message=error.message)
     return PartitionResponse(

@@ -25,7 +25,7 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> Steps[Descr
         return _refused(request)
     image = ctx.image
     names = {topic.name for topic in request.topics} or set(image.topics)
-    room = max(1, min(request.response_partition_limit, ctx.config.max_request_partition_size_limit))
+    room = max(1, min(request.response_partition_limit, ctx.services.config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     for name in sorted(names):
         yield

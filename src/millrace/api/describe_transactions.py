@@ -41,7 +41,7 @@ def _describe(ctx: Context, transactional_id: str) -> TransactionState:
 def _find(ctx: Context, transactional_id: str) -> Transaction:
     if not transactional_id:
         raise KafkaError(Error.INVALID_REQUEST)
-    transaction = ctx.transactions.find(transactional_id)
+    transaction = ctx.services.transactions.find(transactional_id)
     if transaction is None or transaction.state is State.DEAD:
         raise KafkaError(Error.TRANSACTIONAL_ID_NOT_FOUND)
     return transaction

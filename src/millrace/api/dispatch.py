@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any, TypeAlias
 
-from millrace.api.context import Context
+from millrace.api.context import Context, Services, Session
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.net.replies import CloseConnection, LateReply, Reply
@@ -55,12 +55,17 @@ Interceptor: TypeAlias = "Callable[[Context, Handler, Any], Any]"
 class Dispatcher:
     """Handles the frames of one connection."""
 
-    __slots__ = ("_begun", "_ctx", "_handlers", "_interceptors")
+    __slots__ = ("_begun", "_handlers", "_interceptors", "_services", "_session")
 
     def __init__(
-        self, ctx: Context, handlers: Mapping[int, Handler], interceptors: Mapping[int, Interceptor]
+        self,
+        services: Services,
+        session: Session,
+        handlers: Mapping[int, Handler],
+        interceptors: Mapping[int, Interceptor],
     ) -> None:
-        self._ctx = ctx
+        self._services = services
+        self._session = session
         self._handlers = handlers
         self._interceptors = interceptors
         # Whether the long request under way has its place; until then it may be dropped.
@@ -93,9 +98,8 @@ class Dispatcher:
 
     def _handle(self, request: Request, handler: Handler, header: RequestHeader) -> Any:
         """The response, or whatever it will come from; all that fits one turn is done."""
-        ctx = self._ctx
-        ctx.api_version = header.api_version
-        ctx.client_id = header.client_id
+        # The class itself would call a Python function.
+        ctx = tuple.__new__(Context, (self._services, self._session, header, header.api_version))
         try:
             interceptor = self._interceptors.get(header.api_key) if self._interceptors else None
             if interceptor is None:
@@ -114,7 +118,7 @@ class Dispatcher:
         # The version is unknown here. The client gets ours in the oldest version, and tries again.
         response = ApiVersionsResponse(error_code=Error.UNSUPPORTED_VERSION)
         handler = self._handlers[header.api_key]
-        own = [version for version in self._ctx.api_versions if version[0] == handler.api_key]
+        own = [version for version in self._services.api_versions if version[0] == handler.api_key]
         response.api_keys = list(api_version_ranges(own))
         return encode_response(response, 0, header.correlation_id)
 
@@ -143,7 +147,7 @@ class Dispatcher:
     async def _long_request(
         self, frame: bytes, position: int, handler: Handler, header: RequestHeader
     ) -> Reply | LateReply:
-        async with self._ctx.long_requests.place_for(frame):
+        async with self._services.long_requests.place_for(frame):
             self._begun = True
             try:
                 decode = decoder_in_steps(handler.request, header.api_version)
@@ -160,7 +164,7 @@ class Dispatcher:
     async def _long_response(
         self, steps: Steps[Any], handler: Handler, header: RequestHeader
     ) -> Reply | LateReply:
-        async with self._ctx.long_requests:
+        async with self._services.long_requests:
             response = await _finish(steps, handler)
             if isinstance(response, Response):
                 return await _encode_in_turns(response, header)
@@ -187,7 +191,7 @@ class Dispatcher:
         A task is not cancelled with its connection: what was begun, such as deleting a topic, is finished.
         """
         self._begun = begun
-        task = self._ctx.loop.create_task(work)
+        task = self._services.loop.create_task(work)
         parked: LateReply | None = None
 
         def cancel() -> None:

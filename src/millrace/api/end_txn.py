@@ -14,7 +14,7 @@ EPOCH_PER_TRANSACTION_FROM = 5
 
 def handle(ctx: Context, request: EndTxnRequest) -> Eventual[EndTxnResponse]:
     try:
-        producer = ctx.transactions.end(
+        producer = ctx.services.transactions.end(
             request.transactional_id,
             ProducerIdentity(request.producer_id, request.producer_epoch),
             committed=request.committed,
@@ -27,4 +27,4 @@ def handle(ctx: Context, request: EndTxnRequest) -> Eventual[EndTxnResponse]:
             raise KafkaError(Error.INVALID_PRODUCER_EPOCH) from error
         raise
     response = EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
-    return ctx.transactions.settled(request.transactional_id, response)
+    return ctx.services.transactions.settled(request.transactional_id, response)

@@ -33,9 +33,12 @@ COPIED_BYTES = 16 * 1024
 
 
 def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
-    fetch = ctx.fetch_sessions.begin(request, ctx, uses_topic_ids=ctx.api_version >= TOPIC_IDS_FROM)
-    if ctx.pacer is not None and request.session_epoch == FINAL_EPOCH and _follower(request) == CONSUMER:
-        return _respond_in_pace(ctx, request, fetch, ctx.pacer)
+    session = ctx.session
+    uses_topic_ids = ctx.api_version >= TOPIC_IDS_FROM
+    fetch = ctx.services.fetch_sessions.begin(request, session, uses_topic_ids=uses_topic_ids)
+    pacer = session.pacer
+    if pacer is not None and request.session_epoch == FINAL_EPOCH and _follower(request) == CONSUMER:
+        return _respond_in_pace(ctx, request, fetch, pacer)
     return _respond(ctx, request, fetch, _Reading(ctx, request))
 
 
@@ -51,14 +54,16 @@ def _respond(
 def _respond_in_pace(
     ctx: Context, request: FetchRequest, fetch: Fetch, pacer: Pacer
 ) -> FetchResponse | Deferred[FetchResponse]:
-    now = ctx.clock.monotonic()
+    now = ctx.services.clock.monotonic()
     reading = _Reading(ctx, request, max_bytes=pacer.on_request(len(fetch.targets), now))
     response = _respond(ctx, request, fetch, reading)
     if isinstance(response, Deferred):
         pacer.on_parked()
         return response
     wait_seconds = pacer.on_response(reading.results, reading.size, now, request.max_wait_ms / 1000)
-    return response if wait_seconds <= 0 else _respond_later(ctx.woken.timers, wait_seconds, response)
+    return (
+        response if wait_seconds <= 0 else _respond_later(ctx.services.woken.timers, wait_seconds, response)
+    )
 
 
 def _respond_later(timers: Timers, seconds: float, response: FetchResponse) -> Deferred[FetchResponse]:
@@ -76,13 +81,13 @@ class _Waiting:
         self._ctx = ctx
         self._request = request
         self._fetch = fetch
-        self._deadline = ctx.clock.monotonic() + request.max_wait_ms / 1000
+        self._deadline = ctx.services.clock.monotonic() + request.max_wait_ms / 1000
         self.response: Deferred[FetchResponse] = Deferred(on_cancel=self._cancel)
         self._park(reading, request.max_wait_ms)
 
     def _park(self, reading: _Reading, max_wait_ms: float) -> None:
         self._parked = ParkedFetch(
-            self._ctx.woken,
+            self._ctx.services.woken,
             reading.partitions,
             reading.missing_bytes,
             max_wait_ms,
@@ -98,7 +103,7 @@ class _Waiting:
         reading.read_all(self._fetch.targets)
         if self._parked.reads_committed and not reading.urgent:
             # The end of a transaction reveals the records up to the next open one, which may be few.
-            rest_ms = (self._deadline - self._ctx.clock.monotonic()) * 1000
+            rest_ms = (self._deadline - self._ctx.services.clock.monotonic()) * 1000
             if reading.missing_bytes > 0 and rest_ms > 0:
                 self._park(reading, rest_ms)
                 return
@@ -113,8 +118,9 @@ class _Reading:
 
     __slots__ = (
         "_aborted",
-        "_ctx",
+        "_api_version",
         "_follower",
+        "_hosted",
         "_reads_committed",
         "_remaining_bytes",
         "missing_bytes",
@@ -125,8 +131,9 @@ class _Reading:
     )
 
     def __init__(self, ctx: Context, request: FetchRequest, max_bytes: int = MAX_BYTES) -> None:
-        self._ctx = ctx
-        self._remaining_bytes = min(request.max_bytes, ctx.config.fetch_max_bytes, max_bytes)
+        self._api_version = ctx.api_version
+        self._hosted = ctx.services.partitions
+        self._remaining_bytes = min(request.max_bytes, ctx.services.config.fetch_max_bytes, max_bytes)
         self.missing_bytes = min(request.min_bytes, self._remaining_bytes)
         self._reads_committed = request.isolation_level == READ_COMMITTED
         self._follower = _follower(request)
@@ -154,11 +161,11 @@ class _Reading:
             self.results.append((target, data))
 
     def _read(self, target: Target) -> PartitionData:
-        asked, version, partitions = target.partition, self._ctx.api_version, self._ctx.partitions
+        asked, version = target.partition, self._api_version
         if version >= TOPIC_IDS_FROM:
-            partition = partitions.leader_by_id(target.topic_id, asked.partition)
+            partition = self._hosted.leader_by_id(target.topic_id, asked.partition)
         else:
-            partition = partitions.leader(target.topic, asked.partition)
+            partition = self._hosted.leader(target.topic, asked.partition)
         log = partition.log
         if asked.current_leader_epoch != partition.leader_epoch:
             partition.check_leader_epoch(asked.current_leader_epoch)

@@ -42,9 +42,9 @@ async def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinat
 async def _ensure_topic(ctx: Context, key_type: int) -> None:
     """The first request for a coordinator creates its internal topic."""
     if key_type == GROUP:
-        await ctx.groups.runtime.ensure_topic()
+        await ctx.services.groups.runtime.ensure_topic()
     elif key_type == TRANSACTION:
-        await ctx.transactions.runtime.ensure_topic()
+        await ctx.services.transactions.runtime.ensure_topic()
 
 
 def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
@@ -58,17 +58,20 @@ def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
 def _coordinator(ctx: Context, key_type: int, key: str) -> tuple[int, Endpoint]:
     """The leader of the partition that keeps the state of a key."""
     if key_type == GROUP:
-        topic, index = ctx.groups.runtime.topic, ctx.groups.runtime.partition_of(key)
+        topic, index = ctx.services.groups.runtime.topic, ctx.services.groups.runtime.partition_of(key)
     elif key_type == TRANSACTION:
-        topic, index = ctx.transactions.runtime.topic, ctx.transactions.runtime.partition_of(key)
+        topic, index = (
+            ctx.services.transactions.runtime.topic,
+            ctx.services.transactions.runtime.partition_of(key),
+        )
     else:
         raise KafkaError(Error.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")
     image = ctx.image
     state = image.partition(topic, index)
     if state is None or state.leader == NO_LEADER:
-        reason = ctx.partitions.offline_reason(topic, index)
+        reason = ctx.services.partitions.offline_reason(topic, index)
         raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, reason or f"{topic}-{index} has no leader.")
     try:
-        return state.leader, image.endpoint(state.leader, ctx.listener.name)
+        return state.leader, image.endpoint(state.leader, ctx.session.listener.name)
     except KafkaError as error:
         raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, error.message) from error

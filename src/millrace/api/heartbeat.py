@@ -11,7 +11,7 @@ from millrace.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
     try:
         member = MemberIdentity(request.member_id, request.group_instance_id)
-        ctx.groups.classic.heartbeat(request.group_id, member, request.generation_id)
+        ctx.services.groups.classic.heartbeat(request.group_id, member, request.generation_id)
     except KafkaError as error:
         # While the group is loaded its members need not join again.
         if error.error is not Error.COORDINATOR_LOAD_IN_PROGRESS:

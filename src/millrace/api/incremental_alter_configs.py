@@ -19,8 +19,8 @@ from millrace.wire.messages.incremental_alter_configs import (
 async def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     async def alter(resource: AlterConfigsResource) -> None:
         await resources.alter(
-            ctx.metadata,
-            ctx.config,
+            ctx.services.metadata,
+            ctx.services.config,
             resource.resource_type,
             resource.resource_name,
             await finish(each(resource.configs, _change)),

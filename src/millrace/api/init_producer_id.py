@@ -28,7 +28,7 @@ def handle(ctx: Context, request: InitProducerIdRequest) -> Eventual[InitProduce
     )
     if request.transactional_id is None:
         return response
-    return ctx.transactions.settled(request.transactional_id, response, _failed)
+    return ctx.services.transactions.settled(request.transactional_id, response, _failed)
 
 
 def _failed(error: KafkaError) -> InitProducerIdResponse:
@@ -40,7 +40,7 @@ def _identity(ctx: Context, request: InitProducerIdRequest) -> ProducerIdentity:
     if request.transactional_id is None:
         # A producer without transactions that asks again starts afresh, whatever id it had.
         return ProducerIdentity(_new_producer_id(ctx), 0)
-    return ctx.transactions.init_producer_id(
+    return ctx.services.transactions.init_producer_id(
         request.transactional_id, request.transaction_timeout_ms, expected
     )
 
@@ -55,7 +55,7 @@ def _expected(request: InitProducerIdRequest) -> ProducerIdentity | None:
 
 def _new_producer_id(ctx: Context) -> int:
     try:
-        return ctx.producer_ids.allocate()
+        return ctx.services.producer_ids.allocate()
     except OSError as error:
         logger.error("cannot write down the producer ids in use: %s", error)
         raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE) from error

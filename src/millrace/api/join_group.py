@@ -39,14 +39,14 @@ def handle(ctx: Context, request: JoinGroupRequest) -> Eventual[JoinGroupRespons
         can_skip_assignment=ctx.api_version >= SKIP_ASSIGNMENT_FROM,
     )
     # Java writes addresses without a name with a slash; tools and clients expect it.
-    client = Client(ctx.client_id or "", f"/{ctx.client_host}")
+    client = Client(ctx.client_id or "", f"/{ctx.session.client_host}")
     try:
-        result = ctx.groups.classic.join(client, join)
+        result = ctx.services.groups.classic.join(client, join)
     except KafkaError as error:
         return JoinGroupResponse(error_code=error.error, member_id=request.member_id)
     if isinstance(result, Deferred):
         return result.convert(_response)
-    return ctx.groups.settled(request.group_id, _response(result))
+    return ctx.services.groups.settled(request.group_id, _response(result))
 
 
 def _response(result: JoinResult) -> JoinGroupResponse:

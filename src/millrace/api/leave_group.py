@@ -12,10 +12,10 @@ SEVERAL_MEMBERS_FROM = 3
 
 
 def handle(ctx: Context, request: LeaveGroupRequest) -> Steps[Eventual[LeaveGroupResponse]]:
-    classic = ctx.groups.classic
+    classic = ctx.services.groups.classic
     if ctx.api_version < SEVERAL_MEMBERS_FROM:
         (error,) = classic.leave(request.group_id, [MemberIdentity(request.member_id)])
-        return ctx.groups.settled(request.group_id, LeaveGroupResponse(error_code=error))
+        return ctx.services.groups.settled(request.group_id, LeaveGroupResponse(error_code=error))
     response = LeaveGroupResponse()
     for members in slices(request.members):
         leavers = [MemberIdentity(member.member_id, member.group_instance_id) for member in members]
@@ -24,4 +24,4 @@ def handle(ctx: Context, request: LeaveGroupRequest) -> Steps[Eventual[LeaveGrou
             MemberResponse(*leaver, error) for leaver, error in zip(leavers, outcomes, strict=True)
         ]
         yield
-    return ctx.groups.settled(request.group_id, response)
+    return ctx.services.groups.settled(request.group_id, response)

@@ -14,9 +14,9 @@ def handle(ctx: Context, request: ListGroupsRequest) -> Steps[ListGroupsResponse
     states = {state.lower() for state in request.states_filter}
     kinds = {kind.lower() for kind in request.types_filter}
     response = ListGroupsResponse()
-    if ctx.groups.runtime.is_loading:
+    if ctx.services.groups.runtime.is_loading:
         response.error_code = Error.COORDINATOR_LOAD_IN_PROGRESS
-    for group in list(ctx.groups):
+    for group in list(ctx.services.groups):
         if (not states or group.state.lower() in states) and (not kinds or group.kind in kinds):
             response.groups.append(_listed(group))
         yield

@@ -57,7 +57,7 @@ def _find(
     try:
         if named[topic, asked.partition_index] > 1:
             raise KafkaError(Error.INVALID_REQUEST, "A partition is named twice.")
-        partition = ctx.partitions.leader(topic, asked.partition_index)
+        partition = ctx.services.partitions.leader(topic, asked.partition_index)
         partition.check_leader_epoch(asked.current_leader_epoch)
         if asked.timestamp < 0 and ctx.api_version < LOWEST_VERSION.get(asked.timestamp, 0):
             raise KafkaError(Error.UNSUPPORTED_VERSION)

@@ -17,12 +17,12 @@ from millrace.wire.messages.list_transactions import (
 
 
 def handle(ctx: Context, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
-    if ctx.transactions.runtime.is_loading:
+    if ctx.services.transactions.runtime.is_loading:
         raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
-    is_wanted = _filter(request, ctx.clock.now_ms())
+    is_wanted = _filter(request, ctx.services.clock.now_ms())
     unknown = [state for state in request.state_filters if state not in STATES_BY_LABEL]
     response = ListTransactionsResponse(unknown_state_filters=unknown)
-    for transaction in list(ctx.transactions):
+    for transaction in list(ctx.services.transactions):
         if is_wanted(transaction):
             response.transaction_states.append(
                 TransactionState(

@@ -39,7 +39,7 @@ def _missing_names(ctx: Context, request: MetadataRequest) -> list[str]:
     known = ctx.image.topics
     named = dict.fromkeys(topic.name for topic in request.topics if topic.name)
     missing = [name for name in named if name not in known]
-    if len(missing) * ctx.config.num_partitions > MAX_PARTITIONS_PER_REQUEST:
+    if len(missing) * ctx.services.config.num_partitions > MAX_PARTITIONS_PER_REQUEST:
         return []
     return missing
 
@@ -49,8 +49,8 @@ async def _create_and_respond(ctx: Context, request: MetadataRequest, names: lis
     turn = Turn()
     for name in names:
         try:
-            check_auto_creation(ctx.config, name)
-            await ctx.metadata.create_topic(name)
+            check_auto_creation(ctx.services.config, name)
+            await ctx.services.metadata.create_topic(name)
         except KafkaError as error:
             failures[name] = error
         await turn.end_step()
@@ -66,7 +66,7 @@ def _respond(
             MetadataResponseBroker(
                 node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
             )
-            for broker, endpoint in image.brokers_on(ctx.listener.name)
+            for broker, endpoint in image.brokers_on(ctx.session.listener.name)
         ],
         cluster_id=image.cluster_id,
         controller_id=image.controller,

@@ -25,7 +25,7 @@ MAX_TIME_MS = 2**63 - 1
 
 
 def handle(ctx: Context, request: OffsetCommitRequest) -> Steps[Eventual[OffsetCommitResponse]]:
-    now_ms = ctx.clock.now_ms()
+    now_ms = ctx.services.clock.now_ms()
     expires_ms = NO_EXPIRY
     if request.retention_time_ms >= 0:
         expires_ms = min(now_ms + request.retention_time_ms, MAX_TIME_MS)
@@ -46,10 +46,10 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> Steps[Eventual[OffsetC
     )
     response = OffsetCommitResponse(topics=topics)
     try:
-        ctx.groups.commit(request.group_id, by, accepted.items())
+        ctx.services.groups.commit(request.group_id, by, accepted.items())
     except KafkaError as error:
         return _failed(response, error)
-    return ctx.groups.settled(request.group_id, response, partial(_failed, response))
+    return ctx.services.groups.settled(request.group_id, response, partial(_failed, response))
 
 
 def _failed(response: OffsetCommitResponse, error: KafkaError) -> OffsetCommitResponse:
@@ -72,7 +72,7 @@ def _accept(
         known, unknown = ctx.image.by_id.get(topic.topic_id), Error.UNKNOWN_TOPIC_ID
     else:
         known, unknown = ctx.image.topics.get(topic.name), Error.UNKNOWN_TOPIC_OR_PARTITION
-    max_metadata_bytes = ctx.config.offset_metadata_max_bytes
+    max_metadata_bytes = ctx.services.config.offset_metadata_max_bytes
     for asked in partitions:
         index, metadata = asked.partition_index, asked.committed_metadata or ""
         if known is None:

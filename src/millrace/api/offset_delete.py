@@ -24,7 +24,7 @@ def handle(ctx: Context, request: OffsetDeleteRequest) -> Steps[Eventual[OffsetD
                 existing[topic.name, partition.partition_index] = None
             yield
         yield
-    outcome = ctx.groups.delete_offsets(request.group_id, list(existing))
+    outcome = ctx.services.groups.delete_offsets(request.group_id, list(existing))
     response = OffsetDeleteResponse()
     for topic in request.topics:
         result = OffsetDeleteResponseTopic(name=topic.name)
@@ -35,7 +35,7 @@ def handle(ctx: Context, request: OffsetDeleteRequest) -> Steps[Eventual[OffsetD
             result.partitions.append(OffsetDeleteResponsePartition(index, error))
             yield
         yield
-    return ctx.groups.settled(request.group_id, response)
+    return ctx.services.groups.settled(request.group_id, response)
 
 
 def _exists(ctx: Context, topic: str, partition: int) -> bool:

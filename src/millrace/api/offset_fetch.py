@@ -92,7 +92,7 @@ def _fetch_group(
 ) -> Steps[Eventual[OffsetFetchResponseGroup]]:
     response = OffsetFetchResponseGroup(group_id=wanted.group_id)
     try:
-        shard = ctx.groups.runtime.shard_of(wanted.group_id)
+        shard = ctx.services.groups.runtime.shard_of(wanted.group_id)
         group = shard.find(wanted.group_id)
         if group is not None:
             group.validate_fetch(wanted.member_id, wanted.member_epoch)
@@ -105,7 +105,7 @@ def _fetch_group(
     reading = _Reading(ctx, shard, wanted.group_id, require_stable)
     response.topics = yield from reading.all() if wanted.all_topics else reading.some(wanted.topics)
     # An offset that is not committed yet may be lost, and must not be where a consumer begins.
-    return ctx.groups.settled(
+    return ctx.services.groups.settled(
         wanted.group_id,
         response,
         lambda error: OffsetFetchResponseGroup(wanted.group_id, error_code=error.error),

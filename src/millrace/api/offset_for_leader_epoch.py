@@ -28,7 +28,7 @@ def handle(ctx: Context, request: OffsetForLeaderEpochRequest) -> Steps[OffsetFo
 def _find(ctx: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     result = EpochEndOffset(partition=asked.partition)
     try:
-        partition = ctx.partitions.leader(topic, asked.partition)
+        partition = ctx.services.partitions.leader(topic, asked.partition)
         partition.check_leader_epoch(asked.current_leader_epoch)
         result.leader_epoch, result.end_offset = partition.epoch_end_offset(asked.leader_epoch)
     except KafkaError as error:

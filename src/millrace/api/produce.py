@@ -103,12 +103,12 @@ def handle(
 ) -> ProduceResponse | Deferred[ProduceResponse] | Coroutine[Any, Any, ProduceResponse | None] | None:
     unfinished = Unfinished()
     responses: list[TopicProduceResponse] = []
-    ctx.inspector.begin_request()
+    ctx.services.inspector.begin_request()
     for topic in request.topic_data:
         responses.append(_append_topic(ctx, request, topic, unfinished))
-    if ctx.woken.waiting:
+    if ctx.services.woken.waiting:
         # Consumers get these records before their producer hears that they are there.
-        ctx.woken.answer_next()
+        ctx.services.woken.answer_next()
     if unfinished.late or unfinished.unflushed:
         # The views in it are of memory that the next request is received into.
         request.topic_data = []
@@ -128,8 +128,8 @@ async def _finish(
     """
     for append in unfinished.late:
         append.responses[append.position] = await _append_late(ctx, request, append, unfinished)
-    if ctx.woken.waiting:
-        ctx.woken.answer_next()
+    if ctx.services.woken.waiting:
+        ctx.services.woken.answer_next()
     for partition, of_partition in unfinished.unflushed:
         await _flush(ctx, partition, of_partition)
     response = _response(request, responses)
@@ -163,7 +163,7 @@ async def _flush(ctx: Context, partition: Partition, response: PartitionProduceR
     try:
         flush = partition.log.begin_flush()
         if flush is not None:
-            await ctx.run_in_thread(flush.run)
+            await ctx.services.run_in_thread(flush.run)
             flush.complete()
     except (OSError, KafkaError) as failure:
         logger.error("cannot flush %s-%d: %s", partition.topic, partition.index, failure)
@@ -187,7 +187,7 @@ def _when_committed(
         (partition.committed(end_offset), partial(_note_failure, of_partition))
         for partition, end_offset, of_partition in unfinished.uncommitted
     ]
-    return ParkedProduce(ctx.woken, waits, request.timeout_ms).done.convert(lambda _: response)
+    return ParkedProduce(ctx.services.woken, waits, request.timeout_ms).done.convert(lambda _: response)
 
 
 def _note_failure(response: PartitionProduceResponse, error: KafkaError) -> None:
@@ -201,14 +201,18 @@ def _append_topic(
 ) -> TopicProduceResponse:
     response = TopicProduceResponse(name=data.name, topic_id=data.topic_id)
     try:
-        name = ctx.partitions.topic_name(data.topic_id) if ctx.api_version >= TOPIC_IDS_FROM else data.name
+        name = (
+            ctx.services.partitions.topic_name(data.topic_id)
+            if ctx.api_version >= TOPIC_IDS_FROM
+            else data.name
+        )
         if name in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
             # What coordinators keep there is theirs alone to write.
             raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
     except KafkaError as error:
         response.partition_responses = [_failed(partition.index, error) for partition in data.partition_data]
         return response
-    responses, inspect = response.partition_responses, ctx.inspector.inspect
+    responses, inspect = response.partition_responses, ctx.services.inspector.inspect
     for partition in data.partition_data:
         index = partition.index
         try:
@@ -234,7 +238,7 @@ def _append(
 ) -> PartitionProduceResponse:
     acks = request.acks
     try:
-        partition = ctx.partitions.leader(topic, index)
+        partition = ctx.services.partitions.leader(topic, index)
         if acks not in (ACKS_LEADER, ACKS_ALL, ACKS_NONE):
             raise KafkaError(Error.INVALID_REQUIRED_ACKS)
         if partition.lacks_replicas and acks == ACKS_ALL:
@@ -282,7 +286,7 @@ def _append_transactional(
         return partition.append(records, AppendOrigin.CLIENT, inspect)
     joins = ctx.api_version >= JOINS_TRANSACTIONS_FROM
     producers = partition.log.producers
-    begins = producers.begins_transaction(header, ctx.clock.now_ms(), bumps_epochs=joins)
+    begins = producers.begins_transaction(header, ctx.services.clock.now_ms(), bumps_epochs=joins)
     if begins and transactional_id is not None:
         agreed = _verify(ctx, transactional_id, partition, header, joins)
         if not agreed.resolved:
@@ -307,7 +311,7 @@ def _verify(
             ) from error
         raise error
 
-    return ctx.transactions.verify(
+    return ctx.services.transactions.verify(
         transactional_id,
         header.producer_id,
         header.producer_epoch,

@@ -23,10 +23,10 @@ def handle(ctx: Context, request: SyncGroupRequest) -> Eventual[SyncGroupRespons
         protocol=request.protocol_name,
         assignments={assigned.member_id: assigned.assignment for assigned in request.assignments},
     )
-    result = ctx.groups.classic.sync(sync)
+    result = ctx.services.groups.classic.sync(sync)
     if isinstance(result, Deferred):
         return result.convert(_response)
-    return ctx.groups.settled(request.group_id, _response(result))
+    return ctx.services.groups.settled(request.group_id, _response(result))
 
 
 def _response(result: SyncResult) -> SyncGroupResponse:

@@ -74,7 +74,7 @@ def _commit(
         is_transactional=True,
     )
     try:
-        ctx.groups.commit(
+        ctx.services.groups.commit(
             request.group_id,
             by,
             accepted.items(),
@@ -82,7 +82,7 @@ def _commit(
         )
     except KafkaError as error:
         return _failed(response, error)
-    return ctx.groups.settled(request.group_id, response, partial(_failed, response))
+    return ctx.services.groups.settled(request.group_id, response, partial(_failed, response))
 
 
 def _failed(response: TxnOffsetCommitResponse, error: KafkaError) -> TxnOffsetCommitResponse:
@@ -96,12 +96,12 @@ def _verify(ctx: Context, request: TxnOffsetCommitRequest) -> Deferred[None]:
     """The group's partition must be part of the producer's transaction; from v5 on it joins by itself."""
     if not request.group_id:
         raise KafkaError(Error.INVALID_GROUP_ID)
-    return ctx.transactions.verify(
+    return ctx.services.transactions.verify(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
-        ctx.groups.runtime.topic,
-        ctx.groups.runtime.partition_of(request.group_id),
+        ctx.services.groups.runtime.topic,
+        ctx.services.groups.runtime.partition_of(request.group_id),
         joins=ctx.api_version >= JOINS_BY_ITSELF_FROM,
         knows_abortable=ctx.api_version >= KNOWS_ABORTABLE_FROM,
     )
@@ -116,7 +116,7 @@ def _accept(
     known = ctx.image.topics.get(topic)
     if known is None or not 0 <= asked.partition_index < known.partitions:
         error = Error.UNKNOWN_TOPIC_OR_PARTITION
-    elif len((asked.committed_metadata or "").encode()) > ctx.config.offset_metadata_max_bytes:
+    elif len((asked.committed_metadata or "").encode()) > ctx.services.config.offset_metadata_max_bytes:
         error = Error.OFFSET_METADATA_TOO_LARGE
     else:
         error = Error.NONE
@@ -124,7 +124,7 @@ def _accept(
             offset=asked.committed_offset,
             leader_epoch=asked.committed_leader_epoch,
             metadata=asked.committed_metadata or "",
-            commit_timestamp=ctx.clock.now_ms(),
+            commit_timestamp=ctx.services.clock.now_ms(),
             topic_id=known.topic_id,
         )
     return TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=error)

@@ -23,7 +23,7 @@ from millrace.wire.messages.write_txn_markers import (
 
 
 def handle(ctx: Context, request: WriteTxnMarkersRequest) -> Steps[Eventual[WriteTxnMarkersResponse]]:
-    channel = LocalMarkerChannel(ctx.partitions)
+    channel = LocalMarkerChannel(ctx.services.partitions)
     response = WriteTxnMarkersResponse()
     waits: list[Eventual[None]] = []
     for marker in request.markers:

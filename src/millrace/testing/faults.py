@@ -36,7 +36,7 @@ def drop_answer(times: int | None = None) -> Fault:
     def intercept(ctx: Context, handler: Handler, request: Any) -> NoReturn:
         response = _in_turns(handler.handle(ctx, request))
         if asyncio.iscoroutine(response):
-            task = ctx.loop.create_task(response)
+            task = ctx.services.loop.create_task(response)
             unanswered.add(task)  # The loop holds only a weak reference to a task.
             task.add_done_callback(unanswered.discard)
         raise CloseConnection("its answer was dropped by a fault")
@@ -69,7 +69,8 @@ def fail(error: Error, message: str | None = None, times: int | None = None) -> 
             return failed_response(request, error, message)
         # These handlers know the rest of their response (a session), and when there is none (acks=0).
         broken: Any = _FailingPartitions(error, message)
-        return handler.handle(dataclasses.replace(ctx, partitions=broken), request)
+        services = dataclasses.replace(ctx.services, partitions=broken)
+        return handler.handle(ctx._replace(services=services), request)
 
     return _limited(intercept, times)
 
