@@ -105,6 +105,9 @@ class Answer:
 
     def set(self, response: Any) -> None:
         assert not self.arrived
+        if isinstance(response, KafkaError):
+            self.fail(response.error)
+            return
         self.arrived = True
         self.response = response
         self._error = response.error

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from enum import StrEnum
 
 from millrace.coordinator.records import Origin, StateRecord
@@ -186,22 +186,22 @@ class ClassicGroup(Group):
         self.unsynced.discard(member_id)
         self.pending.discard(member_id)
 
-    def rename(self, member: Member, member_id: str) -> None:
-        """Give a static member, and all it has in the group, a new id: its process was started anew."""
-        old_id, member.member_id = member.member_id, member_id
-        self.members = {known.member_id: known for known in self.members.values()}
-        self._index_static(member)
+    def replace(self, old_id: str, member: Member) -> None:
+        """Give the place of a static member, and all it has in the group, to its restarted process."""
+        self._support.subtract(name for name, _ in self.members[old_id].offers)
+        self.members = {known.member_id: known for known in self._members_with(old_id, member)}
+        self._index(member)
         if self.leader == old_id:
-            self.leader = member_id
+            self.leader = member.member_id
         if old_id in self.unsynced:
             self.unsynced.remove(old_id)
-            self.unsynced.add(member_id)
+            self.unsynced.add(member.member_id)
+
+    def _members_with(self, old_id: str, member: Member) -> list[Member]:
+        return [member if known.member_id == old_id else known for known in self.members.values()]
 
     def _index(self, member: Member) -> None:
         self._support.update(name for name, _ in member.offers)
-        self._index_static(member)
-
-    def _index_static(self, member: Member) -> None:
         if member.group_instance_id is not None:
             self._static[member.group_instance_id] = member.member_id
 
@@ -226,8 +226,14 @@ class ClassicGroup(Group):
     def select_protocol(self) -> str:
         """The protocol that most members prefer among those that all of them speak."""
         candidates = {name for name in self._support if self._is_spoken_by_all(name)}
-        votes = Counter(member.vote(candidates) for member in self.members.values())
-        return votes.most_common(1)[0][0]
+        return _most_votes(self.members.values(), candidates)
+
+    def keeps_protocol_with(self, old_id: str, member: Member) -> bool:
+        """Whether the protocol would be the same if a static member were replaced."""
+        members = self._members_with(old_id, member)
+        support = Counter(name for known in members for name, _ in known.offers)
+        candidates = {name for name, count in support.items() if count == len(members)}
+        return _most_votes(members, candidates) == self.protocol
 
     # Generations
 
@@ -296,23 +302,35 @@ class ClassicGroup(Group):
 
     # The record
 
-    def to_record(self, assignments: Mapping[str, bytes] | None = None) -> StateRecord:
-        """The group as it is, or as it will be with new assignments."""
+    def to_record(self) -> StateRecord:
+        """The group as it is."""
+        members = [member.to_record(self.protocol, member.assignment) for member in self.members.values()]
+        return self._record(self.leader, members)
+
+    def record_with_assignments(self, assignments: Mapping[str, bytes]) -> StateRecord:
+        """The group as it will be when its members have new assignments."""
+        members = [
+            member.to_record(self.protocol, assignments.get(member.member_id, NO_ASSIGNMENT))
+            for member in self.members.values()
+        ]
+        return self._record(self.leader, members)
+
+    def record_with_member(self, old_id: str, member: Member) -> StateRecord:
+        """The group as it will be when a static member is replaced."""
+        members = self._members_with(old_id, member)
+        return self._record(
+            member.member_id if self.leader == old_id else self.leader,
+            [known.to_record(self.protocol, known.assignment) for known in members],
+        )
+
+    def _record(self, leader: str | None, members: list[MemberMetadata]) -> StateRecord:
         value = GroupMetadataValue(
             protocol_type=self._protocol_type,
             generation=self.generation,
             protocol=self.protocol,
-            leader=self.leader,
+            leader=leader,
             current_state_timestamp=NO_TIMESTAMP if self.state_since_ms is None else self.state_since_ms,
-            members=[
-                member.to_record(
-                    self.protocol,
-                    member.assignment
-                    if assignments is None
-                    else assignments.get(member.member_id, NO_ASSIGNMENT),
-                )
-                for member in self.members.values()
-            ],
+            members=members,
         )
         return StateRecord(GroupMetadataKey(group=self.group_id), value, VALUE_VERSION)
 
@@ -339,12 +357,17 @@ class ClassicGroup(Group):
         known = self.members.get(record.member_id)
         if known is None or known.metadata(self.protocol) != record.subscription:
             return Member.from_record(record, self.protocol)
-        # It is here and alive, and knows more than its record: all its offers.
+        # Its record keeps one of its offers; those that it makes now are all known.
         known.assignment = record.assignment
         return known
 
     def die(self) -> None:
         self._state = State.DEAD
+
+
+def _most_votes(members: Iterable[Member], candidates: Container[str]) -> str:
+    votes = Counter(member.vote(candidates) for member in members)
+    return votes.most_common(1)[0][0]
 
 
 def new_group_record(group_id: str, now_ms: int) -> StateRecord:

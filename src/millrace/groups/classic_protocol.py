@@ -187,32 +187,39 @@ class ClassicProtocol:
     def _join_static(
         self, group: ClassicGroup, client: Client, request: JoinRequest, group_instance_id: str
     ) -> Join:
-        """Somebody without an id takes the place of whoever had its instance id before."""
+        """A process without a member id takes the place of the member that had its instance id before."""
         member_id = new_member_id(group_instance_id)
         old_id = group.static_member_id(group_instance_id)
         if old_id is None:
             return self._add(group, client, request, member_id)
-        old_leader = group.leader
-        member = group.members[old_id]
-        before = member.offers, member.rebalance_timeout_ms, member.session_timeout_ms
-        self._replace(group, member, member_id)
-        self._update(group, member, request)
-        if group.state is not State.STABLE or group.select_protocol() != group.protocol:
-            return self._park(group, member_id, f"static member {group_instance_id} was started anew")
+        renewed = replace(
+            group.members[old_id],
+            member_id=member_id,
+            offers=request.offers,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
+        )
+        if group.state is not State.STABLE or not group.keeps_protocol_with(old_id, renewed):
+            group.replace(old_id, renewed)
+            self._end_predecessor(group, old_id, renewed)
+            return self._park(group, member_id, f"static member {group_instance_id} was restarted")
+        old_leader = group.leader or ""
         try:
-            self.rebalances.write(group, group.to_record())
+            self.rebalances.write(group, group.record_with_member(old_id, renewed))
         except KafkaError as error:
-            group.update(member, *before)
-            self._replace(group, member, old_id)
-            return replace(group.joined(""), error=error.error, leader=old_leader or "")
+            return replace(group.joined(""), error=error.error, leader=old_leader)
+        # The record keeps one of its offers.
+        self._update(group, group.members[member_id], request)
+        self._end_predecessor(group, old_id, renewed)
         joined = group.joined(member_id)
         if request.can_skip_assignment:
             return replace(joined, skip_assignment=member_id == group.leader)
         # A leader that does not know `skip_assignment` takes itself for a follower.
-        return replace(joined, leader=old_leader or "", members=())
+        return replace(joined, leader=old_leader, members=())
 
-    def _replace(self, group: ClassicGroup, member: Member, member_id: str) -> None:
-        replies, old_id = self.rebalances.replies, member.member_id
+    def _end_predecessor(self, group: ClassicGroup, old_id: str, renewed: Member) -> None:
+        """Refuse the requests of a static member's former process, and begin a session with the new one."""
+        replies = self.rebalances.replies
         waiting = group.parked_joins.pop(old_id, None)
         if waiting is not None:
             replies.add(group.group_id, waiting, JoinResult(Error.FENCED_INSTANCE_ID, old_id))
@@ -220,8 +227,7 @@ class ClassicProtocol:
         if parked is not None:
             replies.add(group.group_id, parked, SyncResult(Error.FENCED_INSTANCE_ID))
         self.rebalances.end_session(group, old_id)
-        group.rename(member, member_id)
-        self.rebalances.extend_session(group, member)
+        self.rebalances.extend_session(group, renewed)
 
     def _update(self, group: ClassicGroup, member: Member, request: JoinRequest) -> None:
         group.update(member, request.offers, request.rebalance_timeout_ms, request.session_timeout_ms)

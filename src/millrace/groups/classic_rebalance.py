@@ -131,7 +131,7 @@ class Rebalances:
     def settle(self, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
         """The leader has assigned: make it last, and tell everybody; if that fails all join again."""
         try:
-            self.write(group, group.to_record(assignments))
+            self.write(group, group.record_with_assignments(assignments))
         except KafkaError as error:
             logger.warning("group %s: its assignment could not be written: %s", group.group_id, error)
             self._withdraw(group, error.error)

@@ -189,7 +189,7 @@ def downgrade(group: ConsumerGroup, topics: Topics, now_ms: int) -> list[StateRe
         )
         for member_id, member in classic.members.items()
     }
-    return [*group.tombstones(), classic.to_record(assignments)]
+    return [*group.tombstones(), classic.record_with_assignments(assignments)]
 
 
 def _downgraded(member: ConsumerMember, classic: ClassicSide) -> Member:
