@@ -13,7 +13,8 @@ from confluent_kafka import KafkaError, Producer
 from millrace.errors import Error
 from millrace.testing import BrokerProcess
 from millrace.wire.compression import Codec
-from millrace.wire.records import encode_record
+from millrace.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from millrace.wire.records import HEADER_BYTES, assemble, encode_record, read_header
 
 from .. import crafted
 from ..reading import read_topic
@@ -21,7 +22,7 @@ from ..wire_client import WireClient
 from .bystander import Bystander
 from .test_corrupt_records import create, produce
 
-ATTACKERS = 3
+CLIENTS = 3
 RECORDS_SENT_MEANWHILE = 200
 # What Apache Kafka keeps to; a few may meet a machine that is busy otherwise.
 SECONDS = 0.125
@@ -60,29 +61,30 @@ def broker() -> Iterator[BrokerProcess]:
     with BrokerProcess() as broker:
         with WireClient(broker.bootstrap) as client:
             create(client, "quiet")
+            create(client, "plain")
             create(client, "compacted", cleanup_policy="compact")
             create(client, "gzip", compression_type="gzip", compression_gzip_level="9")
             create(client, "lz4", compression_type="lz4", compression_lz4_level="17")
         yield broker
 
 
-class Attack:
-    """Clients that send the same batch as often as they can."""
+class Repeated:
+    """What some clients do as often as they can, and what comes of it."""
 
-    def __init__(self, broker: BrokerProcess, topic: str, batch: bytes) -> None:
-        self.errors: set[Error] = set()
+    def __init__(self, broker: BrokerProcess, act: Callable[[WireClient], int]) -> None:
+        self.results: set[int] = set()
         self._stopping = threading.Event()
         self._threads = [
-            threading.Thread(target=self._repeat, args=(broker.bootstrap, topic, batch), daemon=True)
-            for _ in range(ATTACKERS)
+            threading.Thread(target=self._repeat, args=(broker.bootstrap, act), daemon=True)
+            for _ in range(CLIENTS)
         ]
 
-    def _repeat(self, bootstrap: str, topic: str, batch: bytes) -> None:
+    def _repeat(self, bootstrap: str, act: Callable[[WireClient], int]) -> None:
         with WireClient(bootstrap) as client:
             while not self._stopping.is_set():
-                self.errors.add(Error(produce(client, topic, batch).error_code))
+                self.results.add(act(client))
 
-    def __enter__(self) -> Attack:
+    def __enter__(self) -> Repeated:
         for thread in self._threads:
             thread.start()
         return self
@@ -91,6 +93,18 @@ class Attack:
         self._stopping.set()
         for thread in self._threads:
             thread.join()
+
+
+def share_of_slow_records(broker: BrokerProcess, act: Callable[[WireClient], int], result: int) -> float:
+    """The share of a bystander's records that are acknowledged late while others repeat this."""
+    with Bystander(broker.bootstrap, "quiet") as bystander, Repeated(broker, act) as repeated:
+        deadline = time.monotonic() + 60
+        while bystander.sent < RECORDS_SENT_MEANWHILE or not repeated.results:
+            assert time.monotonic() < deadline, f"{bystander.sent} records in 60 s"
+            time.sleep(0.05)
+        slow = bystander.slower_than(SECONDS)
+    assert repeated.results == {result}
+    return slow
 
 
 @pytest.mark.slow
@@ -104,17 +118,31 @@ class Attack:
         (much_text, "lz4", Error.MESSAGE_TOO_LARGE),
     ],
 )
-def test_others_are_served_while_clients_repeat_it(
+def test_others_are_served_while_clients_produce_it(
     broker: BrokerProcess, made: Callable[[], bytes], topic: str, error: Error
 ) -> None:
-    with Bystander(broker.bootstrap, "quiet") as bystander, Attack(broker, topic, made()) as attack:
-        deadline = time.monotonic() + 60
-        while bystander.sent < RECORDS_SENT_MEANWHILE or not attack.errors:
-            assert time.monotonic() < deadline, f"{bystander.sent} records in 60 s"
-            time.sleep(0.05)
-        slow = bystander.slower_than(SECONDS)
-    assert attack.errors == {error}
+    batch = made()
+    slow = share_of_slow_records(broker, lambda client: produce(client, topic, batch).error_code, int(error))
     assert slow < TOLERATED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("made", [a_million_records, much_text])
+def test_others_are_served_while_clients_search_it(broker: BrokerProcess, made: Callable[[], bytes]) -> None:
+    sent = made()
+    header = read_header(sent)
+    # It promises a record that it does not hold, so all of it is searched.
+    promising = assemble(header._replace(max_timestamp=header.max_timestamp + 1000), sent[HEADER_BYTES:])
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=header.max_timestamp + 1000)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="plain", partitions=[wanted])])
+    with WireClient(broker.bootstrap) as client:
+        assert produce(client, "plain", promising).error_code == Error.NONE
+
+    def search(client: WireClient) -> int:
+        offset: int = client.send(request, 5).topics[0].partitions[0].offset
+        return offset
+
+    assert share_of_slow_records(broker, search, -1) < TOLERATED
 
 
 def test_a_producers_batches_stay_in_order_whatever_their_size(broker: BrokerProcess) -> None:

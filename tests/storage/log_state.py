@@ -6,6 +6,8 @@ from typing import Any
 from millrace.storage.log import Log
 from millrace.wire.records import BatchHeader, iterate_batches
 
+from .by_time import first_at_or_after
+
 EPOCHS = range(8)
 
 
@@ -46,4 +48,4 @@ def state_of(log: Log) -> dict[str, Any]:
 
 def _by_time(log: Log) -> Iterator[Any]:
     for header, _ in batches_of(log):
-        yield log.offset_for_timestamp(header.max_timestamp)
+        yield first_at_or_after(log, header.max_timestamp)

@@ -14,7 +14,7 @@ from millrace.errors import Error, KafkaError
 from millrace.storage import inspector as inspector_module
 from millrace.storage.append_rules import AppendRules
 from millrace.storage.inspection import AcceptedBatch, InvalidRecords, inspect
-from millrace.storage.inspection_worker import Task
+from millrace.storage.inspection_worker import Check, Search, from_line, to_line
 from millrace.storage.inspector import Inspector, LateInspection, Postponed
 from millrace.wire.compression import Codec
 from millrace.wire.records import encode_record, read_header
@@ -130,6 +130,28 @@ async def test_a_large_batch_is_refused_as_a_small_one_is(inspector: Inspector, 
         assert raised.value.record_errors == expected.value.record_errors
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("count", [100, 5000])
+async def test_a_record_is_found_by_time_wherever_that_is_done(
+    inspector: Inspector, count: int, codec: Codec
+) -> None:
+    records = [crafted.record(number, timestamp_delta=number // 10) for number in range(count)]
+    content = crafted.batch(records, count=count, timestamp=NOW_MS, base_offset=1000, codec=codec)
+    assert await inspector.find(content, 0, 0, "table-0") == (1000, NOW_MS, -1)
+    assert await inspector.find(content, NOW_MS + 5, 0, "table-0") == (1050, NOW_MS + 5, -1)
+    assert await inspector.find(content, 0, 1055, "table-0") == (1055, NOW_MS + 5, -1)
+    assert await inspector.find(content, NOW_MS + count, 0, "table-0") is None
+    assert bool(workers()) == (count == 5000)
+
+
+async def test_a_broken_batch_is_corrupt_wherever_it_is_searched(inspector: Inspector) -> None:
+    for count in (1, 5000):
+        broken = crafted.batch([b"no records"], count=count)
+        with pytest.raises(KafkaError) as raised:
+            await inspector.find(broken, 0, 0, "table-0")
+        assert raised.value.error is Error.CORRUPT_MESSAGE
+
+
 async def test_the_batches_of_one_request_share_the_loops_time(inspector: Inspector) -> None:
     small = batch(100)
     inspector.begin_request()
@@ -232,13 +254,12 @@ async def test_stopping_ends_what_is_under_way() -> None:
 
 def test_the_process_ends_with_its_input() -> None:
     content = batch(3)
-    task = Task(len(content), COMPACTED, NOW_MS)
+    line = to_line(Check(COMPACTED, NOW_MS), len(content))
     command = [sys.executable, "-m", WORKER]
     worker = subprocess.run(
-        command, input=2 * (task.to_line() + content), capture_output=True, check=True, timeout=SECONDS
+        command, input=2 * (line + content), capture_output=True, check=True, timeout=SECONDS
     )
     assert worker.stdout == 2 * b'{"accepted": 0}\n'
-    assert Task.from_line(task.to_line()) == task
 
 
 def test_the_process_starts_without_the_brokers_machinery() -> None:
@@ -248,5 +269,6 @@ def test_the_process_starts_without_the_brokers_machinery() -> None:
     assert not unwanted & set(loaded.stdout.split())
 
 
-def test_a_task_keeps_the_codec() -> None:
-    assert Task.from_line(Task(1, GZIPPED, NOW_MS).to_line()) == Task(1, GZIPPED, NOW_MS)
+@pytest.mark.parametrize("task", [Check(COMPACTED, NOW_MS), Check(GZIPPED, NOW_MS), Search(5, 7)], ids=str)
+def test_a_task_is_read_as_it_was_written(task: Check | Search) -> None:
+    assert from_line(to_line(task, 99)) == (task, 99)

@@ -15,6 +15,8 @@ from millrace.testing.disk import FaultyDisk
 from millrace.wire.compression import Codec
 from millrace.wire.records import Record, build_batch, check_batch, iterate_batches, iterate_records
 
+from .by_time import first_at_or_after
+
 CONFIG = LogConfig(
     segment_bytes=1500,
     index_interval_bytes=200,
@@ -143,7 +145,7 @@ class LogLife(RuleBasedStateMachine):
             (offset for offset in range(start, len(self.records)) if self.records[offset][0] >= timestamp),
             None,
         )
-        found = self.log.offset_for_timestamp(timestamp)
+        found = first_at_or_after(self.log, timestamp)
         assert (found.offset if found else None) == expected
 
     @invariant()

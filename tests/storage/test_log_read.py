@@ -10,6 +10,8 @@ from millrace.errors import Error, KafkaError
 from millrace.storage.reader import Reader
 from millrace.wire.records import iterate_batches
 
+from .by_time import first_at_or_after
+
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=300)
 
 
@@ -171,7 +173,7 @@ def test_too_many_open_files_fail_one_read_and_not_the_log(open_log, make_batch,
         for action in (
             lambda: log.read(0, 100, min_one_batch=True),
             lambda: log.append(make_batch(), leader_epoch=0),
-            lambda: log.offset_for_timestamp(0),
+            lambda: first_at_or_after(log, 0),
         ):
             with pytest.raises(KafkaError) as refusal:
                 action()

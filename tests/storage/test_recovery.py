@@ -10,6 +10,8 @@ from millrace.config import LogConfig
 from millrace.errors import Error, KafkaError
 from millrace.wire.records import check_batch, iterate_batches
 
+from .by_time import first_at_or_after, newest
+
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=300)
 
 
@@ -165,7 +167,7 @@ def test_recovery_starts_at_the_recovery_point(open_log, make_batch, caplog):
     assert offsets(from_scratch) == list(range(100))
     # The flush has put one more timestamp into the time index; all else is the same.
     assert rebuilt[f"{0:020d}.index"] == indexes(from_scratch)[f"{0:020d}.index"]
-    assert from_scratch.max_timestamp_offset() == recovered.max_timestamp_offset()
+    assert newest(from_scratch) == newest(recovered)
 
 
 def test_a_recovery_point_beyond_the_end_is_no_harm(filled, open_log):
@@ -198,7 +200,7 @@ def test_a_damaged_index_is_rebuilt_with_a_log_line(closed, open_log, caplog, *,
         )
     log = open_log(CONFIG, clean=True)
     first = log._clock.now_ms() - 390
-    assert [log.offset_for_timestamp(first + 10 * number).offset for number in range(40)] == list(range(40))
+    assert [first_at_or_after(log, first + 10 * number).offset for number in range(40)] == list(range(40))
     assert offsets(log) == list(range(40))
     assert indexes(log) == intact
     assert "rebuilding the indexes" in caplog.text

@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 from millrace.clock import Clock
 from millrace.config import LogConfig
 from millrace.disk import Disk
+from millrace.storage.inspection import FoundRecord
 from millrace.storage.log import Log
-from millrace.storage.timestamps import TimestampOffset
 from millrace.wire.compression import Codec
 from millrace.wire.records import Record, build_batch
+
+from .by_time import first_at_or_after, newest
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 
@@ -22,8 +24,8 @@ def append_at(log, *timestamps, codec=Codec.NONE, leader_epoch=0):
 
 def test_an_empty_log_has_no_timestamps(open_log):
     log = open_log()
-    assert log.offset_for_timestamp(0) is None
-    assert log.max_timestamp_offset() is None
+    assert first_at_or_after(log, 0) is None
+    assert newest(log) is None
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -31,25 +33,25 @@ def test_the_record_itself_is_found_within_its_batch(open_log, codec):
     log = open_log()
     append_at(log, 100, 200, 300, codec=codec)
     append_at(log, 400, 500, codec=codec, leader_epoch=3)
-    assert log.offset_for_timestamp(150) == TimestampOffset(1, 200, 0)
-    assert log.offset_for_timestamp(300) == TimestampOffset(2, 300, 0)
-    assert log.offset_for_timestamp(301) == TimestampOffset(3, 400, 3)
-    assert log.offset_for_timestamp(501) is None
-    assert log.max_timestamp_offset() == TimestampOffset(4, 500, 3)
+    assert first_at_or_after(log, 150) == FoundRecord(1, 200, 0)
+    assert first_at_or_after(log, 300) == FoundRecord(2, 300, 0)
+    assert first_at_or_after(log, 301) == FoundRecord(3, 400, 3)
+    assert first_at_or_after(log, 501) is None
+    assert newest(log) == FoundRecord(4, 500, 3)
 
 
 def test_deleted_records_are_not_found(open_log):
     log = open_log()
     append_at(log, 100, 200, 300)
     log.delete_records_before(2)
-    assert log.offset_for_timestamp(0) == TimestampOffset(2, 300, 0)
+    assert first_at_or_after(log, 0) == FoundRecord(2, 300, 0)
 
 
 def test_log_append_time_is_the_time_of_the_batch(open_log, clock):
     log = open_log(LogConfig(message_timestamp_type="LogAppendTime"))
     append_at(log, 1, 2, 3)
-    assert log.offset_for_timestamp(5) == TimestampOffset(0, clock.now_ms(), 0)
-    assert log.max_timestamp_offset() == TimestampOffset(0, clock.now_ms(), 0)
+    assert first_at_or_after(log, 5) == FoundRecord(0, clock.now_ms(), 0)
+    assert newest(log) == FoundRecord(0, clock.now_ms(), 0)
 
 
 batches = st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=4), min_size=1, max_size=40)
@@ -68,9 +70,9 @@ def test_any_timestamps_are_found_as_in_a_plain_list(tmp_path_factory, timestamp
     plain = [timestamp for timestamps in timestamp_lists for timestamp in timestamps]
     for target in range(52):
         expected = next((offset for offset, timestamp in enumerate(plain) if timestamp >= target), None)
-        found = log.offset_for_timestamp(target)
+        found = first_at_or_after(log, target)
         assert (found.offset if found else None) == expected
-    largest = log.max_timestamp_offset()
+    largest = newest(log)
     assert largest is not None
     assert plain[largest.offset] == largest.timestamp_ms == max(plain)
     log.abandon()

@@ -27,6 +27,7 @@ from millrace.wire.records import (
     check_batch,
     iterate_batches,
     iterate_records,
+    iterate_times,
     payload_of,
     read_header,
 )
@@ -148,6 +149,15 @@ def test_sequences_wrap_to_zero():
         base_sequence=MAX_SEQUENCE - 1,
     )
     assert read_header(batch).last_sequence == 0
+
+
+@given(record_lists, st.sampled_from([0, LOG_APPEND_TIME_BIT]))
+@settings(deadline=None, max_examples=50)
+def test_times_are_those_of_the_records(fields, attributes):
+    batch = build_batch(numbered(fields, 1000), attributes=attributes)
+    assert list(iterate_times(batch[HEADER_BYTES:], read_header(batch))) == [
+        (record.offset, record.timestamp) for record in iterate_records(batch)
+    ]
 
 
 @given(st.binary(max_size=200), st.integers(0, 100), st.data())

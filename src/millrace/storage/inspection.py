@@ -24,6 +24,7 @@ from millrace.wire.records import (
     Buffer,
     assemble,
     iterate_payload,
+    iterate_times,
     payload_of,
     read_header,
     wrapped,
@@ -73,6 +74,14 @@ class AcceptedBatch(NamedTuple):
     buffer: Buffer
 
 
+class FoundRecord(NamedTuple):
+    """A record found by its timestamp."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
 Inspect: TypeAlias = Callable[[memoryview, BatchHeader, AppendRules, int], AcceptedBatch]
 """Looks into a batch by the rules of its topic, at a time in milliseconds."""
 
@@ -108,25 +117,39 @@ def inspect(
 
 def _check(records: Buffer, header: BatchHeader, budget: Budget | None) -> tuple[bytes, CheckedRecords]:
     """The records unpacked, and what is to know about them."""
-    if budget is None:
-        payload = payload_of(records, header)
-        return payload, check_records(payload, header.record_count)
-    size = len(records)
-    if not header.attributes & CODEC_MASK:
-        budget.take(_BATCH_UNITS + header.record_count + size // _COPIED_BYTES_PER_UNIT)
-        payload = bytes(records[HEADER_BYTES:])
-    else:
-        budget.take(_BATCH_UNITS + header.record_count + size // _PACKED_BYTES_PER_UNIT)
-        most_bytes = budget.units * _UNPACKED_BYTES_PER_UNIT
-        unpacked = decompress_up_to(header.codec, bytes(records[HEADER_BYTES:]), most_bytes)
-        if unpacked is None:
-            raise TooMuchWork
-        payload = unpacked
-        budget.take(len(payload) // _UNPACKED_BYTES_PER_UNIT)
+    payload = _unpack(records, header, budget)
+    most_headers = None if budget is None else budget.units
     try:
-        return payload, check_records(payload, header.record_count, most_headers=budget.units)
+        return payload, check_records(payload, header.record_count, most_headers)
     except TooManyHeaders:
         raise TooMuchWork from None
+
+
+def _unpack(records: Buffer, header: BatchHeader, budget: Budget | None) -> bytes:
+    if budget is None:
+        return payload_of(records, header)
+    units = _BATCH_UNITS + header.record_count
+    if not header.attributes & CODEC_MASK:
+        budget.take(units + len(records) // _COPIED_BYTES_PER_UNIT)
+        return bytes(records[HEADER_BYTES:])
+    budget.take(units + len(records) // _PACKED_BYTES_PER_UNIT)
+    most_bytes = budget.units * _UNPACKED_BYTES_PER_UNIT
+    payload = decompress_up_to(header.codec, bytes(records[HEADER_BYTES:]), most_bytes)
+    if payload is None:
+        raise TooMuchWork
+    budget.take(len(payload) // _UNPACKED_BYTES_PER_UNIT)
+    return payload
+
+
+def find_by_time(
+    batch: Buffer, timestamp_ms: int, start_offset: int, budget: Budget | None = None
+) -> FoundRecord | None:
+    """The first record of a batch in a log that is not older than a timestamp nor before an offset."""
+    header = read_header(batch)
+    for offset, timestamp in iterate_times(_unpack(batch, header, budget), header):
+        if timestamp >= timestamp_ms and offset >= start_offset:
+            return FoundRecord(offset, timestamp, header.leader_epoch)
+    return None
 
 
 def _allowed_times(rules: AppendRules, now_ms: int) -> range:

@@ -1,8 +1,8 @@
-"""The process that inspects large batches: run as `python -m millrace.storage.inspection_worker`.
+"""The process that reads large batches: run as `python -m millrace.storage.inspection_worker`.
 
 It reads tasks on its standard input, each a JSON line with the batch behind it, and answers each with a line:
-`accepted` with the size of the batch that follows (0 where it stays as it was sent), or `refused`. It ends
-with its standard input.
+`accepted` with the size of the batch that follows (0 if it stays as it was sent), `found`, or `refused`. It
+ends with its standard input.
 """
 
 import json
@@ -10,11 +10,11 @@ import os
 import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Self
+from typing import Any, TypeAlias
 
 from millrace.errors import KafkaError
 from millrace.storage.append_rules import AppendRules
-from millrace.storage.inspection import InvalidRecords, inspect
+from millrace.storage.inspection import InvalidRecords, find_by_time, inspect
 from millrace.wire.compression import Codec
 from millrace.wire.records import read_header
 
@@ -22,45 +22,67 @@ NICENESS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """A batch of this size is to be inspected by these rules."""
+class Check:
+    """A client's batch is to be inspected by its topic's rules."""
 
-    size: int
     rules: AppendRules
     now_ms: int
 
-    def to_line(self) -> bytes:
-        return json.dumps(asdict(self)).encode() + b"\n"
-
-    @classmethod
-    def from_line(cls, line: bytes) -> Self:
-        fields = json.loads(line)
-        rules = fields["rules"]
-        if rules["codec"] is not None:
-            rules["codec"] = Codec(rules["codec"])
-        return cls(fields["size"], AppendRules(**rules), fields["now_ms"])
+    def answer(self, batch: bytes) -> tuple[dict[str, object], bytes]:
+        accepted = inspect(batch, read_header(batch), self.rules, self.now_ms)
+        rebuilt = b"" if accepted.buffer is batch else bytes(accepted.buffer)
+        return {"accepted": len(rebuilt)}, rebuilt
 
 
-def _answer(batch: bytes, task: Task) -> tuple[dict[str, object], bytes]:
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The first record is to be found that is neither older than a timestamp nor before an offset."""
+
+    timestamp_ms: int
+    start_offset: int
+
+    def answer(self, batch: bytes) -> tuple[dict[str, object], bytes]:
+        return {"found": find_by_time(batch, self.timestamp_ms, self.start_offset)}, b""
+
+
+Task: TypeAlias = Check | Search
+
+
+def to_line(task: Task, size: int) -> bytes:
+    """A task as it is sent, for a batch of this size."""
+    return json.dumps({"size": size, type(task).__name__: asdict(task)}).encode() + b"\n"
+
+
+def from_line(line: bytes) -> tuple[Task, int]:
+    fields: dict[str, Any] = json.loads(line)
+    size = fields.pop("size")
+    if (search := fields.get(Search.__name__)) is not None:
+        return Search(**search), size
+    check = fields[Check.__name__]
+    rules = check["rules"]
+    if rules["codec"] is not None:
+        rules["codec"] = Codec(rules["codec"])
+    return Check(AppendRules(**rules), check["now_ms"]), size
+
+
+def _answer(task: Task, batch: bytes) -> tuple[dict[str, object], bytes]:
     """The line to answer with, and what follows it."""
     try:
-        accepted = inspect(batch, read_header(batch), task.rules, task.now_ms)
+        return task.answer(batch)
     except KafkaError as refusal:
         named = refusal.record_errors if isinstance(refusal, InvalidRecords) else None
         return {"refused": (refusal.error, refusal.message, named)}, b""
-    rebuilt = b"" if accepted.buffer is batch else bytes(accepted.buffer)
-    return {"accepted": len(rebuilt)}, rebuilt
 
 
 def main() -> None:
-    """Inspect batches until there are no more."""
+    """Do tasks until there are no more."""
     os.nice(NICENESS)
     tasks, answers = sys.stdin.buffer, sys.stdout.buffer
-    # Nobody waits for answers where the broker has ended.
+    # The broker may have ended, and wait for no answer.
     with suppress(BrokenPipeError):
         while line := tasks.readline():
-            task = Task.from_line(line)
-            said, rebuilt = _answer(tasks.read(task.size), task)
+            task, size = from_line(line)
+            said, rebuilt = _answer(task, tasks.read(size))
             answers.write(json.dumps(said).encode() + b"\n" + rebuilt)
             answers.flush()
 

@@ -1,7 +1,7 @@
-"""Inspects the batches of clients: small ones on the loop, others in processes of their own.
+"""Reads the records of batches for the broker: small batches on the loop, others in processes of their own.
 
 Processes rather than threads: checking records is work for Python, and packing lz4 holds the interpreter's
-lock too, so that the loop would wait for either.
+lock too, so the loop would wait for either.
 """
 
 from __future__ import annotations
@@ -10,18 +10,27 @@ import asyncio
 import logging
 import os
 from contextlib import suppress
+from typing import Any, NamedTuple
 
 from millrace.errors import Error, KafkaError, error_of
 from millrace.storage.append_rules import AppendRules
 from millrace.storage.child_process import PYTHON, ChildProcess, ProcessEnded
-from millrace.storage.inspection import AcceptedBatch, Budget, InvalidRecords, TooMuchWork, inspect
-from millrace.storage.inspection_worker import Task
+from millrace.storage.inspection import (
+    AcceptedBatch,
+    Budget,
+    FoundRecord,
+    InvalidRecords,
+    TooMuchWork,
+    find_by_time,
+    inspect,
+)
+from millrace.storage.inspection_worker import Check, Search, Task, to_line
 from millrace.wire.records import BatchHeader, read_header
 
 logger = logging.getLogger(__name__)
 
 COMMAND = (*PYTHON, "millrace.storage.inspection_worker")
-# The share of the loop's time that one request may take with inspections: about a millisecond.
+# One request may take about a millisecond of the loop's time with the records of its batches.
 UNITS_PER_REQUEST = 1000
 PROCESSES = max(1, min(4, (os.cpu_count() or 1) // 2))
 IDLE_SECONDS = 60.0
@@ -42,7 +51,7 @@ class LateInspection:
         self.records = memoryview(records)
         self._inspector = inspector
         self._rules = rules
-        self._task = inspector.start(records, rules, now_ms)
+        self._task = inspector.start(records, Check(rules, now_ms), rules.partition)
 
     async def wait(self) -> None:
         """Return once the batch is inspected; raises KafkaError if it is refused."""
@@ -54,7 +63,15 @@ class LateInspection:
         """The outcome of the inspection, which is made again if the topic's rules changed meanwhile."""
         if rules != self._rules:
             return self._inspector.inspect(records, header, rules, now_ms)
-        return self._task.result()
+        batch = self._task.result().content
+        return AcceptedBatch(read_header(batch), batch)
+
+
+class _Answer(NamedTuple):
+    """What a process said; the content of an accepted batch is the batch as it will be stored."""
+
+    kind: str
+    content: Any
 
 
 class Inspector:
@@ -78,6 +95,8 @@ class Inspector:
         self._end_idle()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    # On the loop, if it takes little time
+
     def begin_request(self) -> None:
         """Let the next request have its own share of the loop's time."""
         self._budget.units = UNITS_PER_REQUEST
@@ -91,57 +110,73 @@ class Inspector:
         except TooMuchWork:
             # What follows in this request would be late in any case.
             self._budget.units = 0
-        if self._waiting_bytes and self._waiting_bytes + len(records) > self._max_waiting_bytes:
-            raise KafkaError(
-                Error.REQUEST_TIMED_OUT,
-                f"Too many batches wait for their records to be checked; {rules.partition}",
-            )
+        self._check_room(len(records), rules.partition)
         raise Postponed(LateInspection(self, bytes(records), rules, now_ms))
 
-    def start(self, records: bytes, rules: AppendRules, now_ms: int) -> asyncio.Task[AcceptedBatch]:
-        """Inspect a batch in a process as soon as one is free."""
-        self._waiting_bytes += len(records)
-        task = self._loop.create_task(self._inspect_in_turn(records, rules, now_ms))
-        self._tasks.add(task)
-        task.add_done_callback(lambda _: self._forget(task, len(records)))
-        return task
+    async def find(
+        self, batch: bytes, timestamp_ms: int, start_offset: int, partition: str
+    ) -> FoundRecord | None:
+        """The first record of a batch that is neither older than a timestamp nor before an offset."""
+        with suppress(TooMuchWork):
+            return find_by_time(batch, timestamp_ms, start_offset, Budget(UNITS_PER_REQUEST))
+        self._check_room(len(batch), partition)
+        answer = await self.start(batch, Search(timestamp_ms, start_offset), partition)
+        return None if answer.content is None else FoundRecord(*answer.content)
 
-    def _forget(self, task: asyncio.Task[AcceptedBatch], size: int) -> None:
+    def _check_room(self, size: int, partition: str) -> None:
+        if self._waiting_bytes and self._waiting_bytes + size > self._max_waiting_bytes:
+            raise KafkaError(
+                Error.REQUEST_TIMED_OUT, f"Too many batches wait for their records to be read; {partition}"
+            )
+
+    # In a process
+
+    def start(self, batch: bytes, task: Task, partition: str) -> asyncio.Task[_Answer]:
+        """Have a task done as soon as a process is free; refused batches raise KafkaError."""
+        self._waiting_bytes += len(batch)
+        waiting = self._loop.create_task(self._do_in_turn(batch, task, partition))
+        self._tasks.add(waiting)
+        waiting.add_done_callback(lambda _: self._forget(waiting, len(batch)))
+        return waiting
+
+    def _forget(self, task: asyncio.Task[_Answer], size: int) -> None:
         self._tasks.discard(task)
         self._waiting_bytes -= size
 
-    async def _inspect_in_turn(self, records: bytes, rules: AppendRules, now_ms: int) -> AcceptedBatch:
+    async def _do_in_turn(self, batch: bytes, task: Task, partition: str) -> _Answer:
         try:
             async with self._turns:
-                return await self._inspect_elsewhere(records, Task(len(records), rules, now_ms))
+                answer = await self._do(batch, task)
         except (ProcessEnded, OSError) as failure:
-            logger.error("cannot inspect a batch for %s: %s", rules.partition, failure)
+            logger.error("cannot read the records of a batch for %s: %s", partition, failure)
             raise KafkaError(
-                Error.UNKNOWN_SERVER_ERROR, "the broker failed to check the records; see its log"
+                Error.UNKNOWN_SERVER_ERROR, "the broker failed to read the records; see its log"
             ) from failure
+        if answer.kind != "refused":
+            return answer
+        code, message, record_errors = answer.content
+        if record_errors is None:
+            raise KafkaError(error_of(code), message)
+        raise InvalidRecords(error_of(code), message, [(number, text) for number, text in record_errors])
 
-    async def _inspect_elsewhere(self, records: bytes, task: Task) -> AcceptedBatch:
+    async def _do(self, batch: bytes, task: Task) -> _Answer:
         while self._idle:
             # An idle process may have been killed since.
             with suppress(ProcessEnded):
-                return await self._ask(self._idle.pop(), records, task)
-        return await self._ask(await ChildProcess.start(COMMAND), records, task)
+                return await self._ask(self._idle.pop(), batch, task)
+        return await self._ask(await ChildProcess.start(COMMAND), batch, task)
 
-    async def _ask(self, process: ChildProcess, records: bytes, task: Task) -> AcceptedBatch:
+    async def _ask(self, process: ChildProcess, batch: bytes, task: Task) -> _Answer:
         try:
-            await process.send(task.to_line(), records)
+            await process.send(to_line(task, len(batch)), batch)
             kind, content = await process.answer()
-            rebuilt = await process.read(content) if kind == "accepted" and content else records
+            if kind == "accepted":
+                content = await process.read(content) if content else batch
         except BaseException:
             await process.end()
             raise
         self._keep(process)
-        if kind == "accepted":
-            return AcceptedBatch(read_header(rebuilt), rebuilt)
-        code, message, record_errors = content
-        if record_errors is None:
-            raise KafkaError(error_of(code), message)
-        raise InvalidRecords(error_of(code), message, [(number, text) for number, text in record_errors])
+        return _Answer(kind, content)
 
     def _keep(self, process: ChildProcess) -> None:
         """Have a process ready for the next batch, and end it if none comes for a while."""

@@ -30,7 +30,6 @@ from millrace.storage.reader import Reader
 from millrace.storage.recovery import LoadedLog, Loader
 from millrace.storage.replicated_batches import replicated_batches
 from millrace.storage.segment import MAX_RELATIVE_OFFSET, Segment
-from millrace.storage.timestamps import TimestampOffset
 from millrace.storage.transaction_index import AbortedTransaction, collect_aborted
 from millrace.storage.validation import BROKERS_OWN, check_header
 from millrace.wire.control_batch import EndMarker, build_end_marker, read_end_marker
@@ -431,13 +430,13 @@ class Log:
                 (segment.transaction_index for segment in segments), start_offset, end_offset
             )
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record whose timestamp is at least the given one."""
+    def batch_by_timestamp(self, timestamp_ms: int, start_offset: int) -> bytes | None:
+        """The first batch from an offset on whose header promises a record that is not older than this."""
         with self._storing("read"):
-            return timestamps.first_at_or_after(self.segments, timestamp_ms, self.log_start_offset)
+            return timestamps.first_at_or_after(self.segments, timestamp_ms, start_offset)
 
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The first record that has the largest timestamp."""
+    def newest_batch(self) -> bytes | None:
+        """The first batch whose header has the largest timestamp; None if no record has a timestamp."""
         with self._storing("read"):
             return timestamps.latest(self.segments)
 

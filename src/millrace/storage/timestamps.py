@@ -1,24 +1,16 @@
-"""Finding offsets by timestamp."""
+"""Finding records by timestamp: the batch that holds them, by indexes and headers."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from millrace.storage.segment import Segment
-from millrace.wire.records import BatchHeader, iterate_records
 
 
-class TimestampOffset(NamedTuple):
-    """A record found by its timestamp."""
+def first_at_or_after(segments: Sequence[Segment], timestamp_ms: int, start_offset: int) -> bytes | None:
+    """The first batch that reaches start_offset and whose header promises a timestamp as late as this.
 
-    offset: int
-    timestamp_ms: int
-    leader_epoch: int
-
-
-def first_at_or_after(
-    segments: Sequence[Segment], timestamp_ms: int, start_offset: int
-) -> TimestampOffset | None:
-    """The first record from start_offset on whose timestamp is at least the given one."""
+    A header may be wrong about its records, or only those before start_offset are as late; the search then
+    goes on behind the batch.
+    """
     for segment in segments:
         if segment.max_timestamp >= timestamp_ms:
             found = _first_in(segment, timestamp_ms, start_offset)
@@ -27,7 +19,7 @@ def first_at_or_after(
     return None
 
 
-def _first_in(segment: Segment, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
+def _first_in(segment: Segment, timestamp_ms: int, start_offset: int) -> bytes | None:
     # Up to and including this entry's batch, every earlier batch is older than the timestamp.
     entry = segment.time_index.floor_timestamp(timestamp_ms - 1)
     located = segment.locate(max(entry.offset if entry else segment.base_offset, start_offset))
@@ -35,27 +27,15 @@ def _first_in(segment: Segment, timestamp_ms: int, start_offset: int) -> Timesta
         return None
     for position, header in segment.headers(located[0]):
         if header.max_timestamp >= timestamp_ms:
-            found = _first_record(segment, position, header, timestamp_ms, start_offset)
-            if found is not None:
-                return found
+            return segment.read_batch(position, header)
     return None
 
 
-def _first_record(
-    segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
-) -> TimestampOffset | None:
-    for record in iterate_records(segment.read_batch(position, header)):
-        if record.timestamp >= timestamp_ms and record.offset >= start_offset:
-            return TimestampOffset(record.offset, record.timestamp, header.leader_epoch)
-    return None
-
-
-def latest(segments: Sequence[Segment]) -> TimestampOffset | None:
-    """The first record that has the largest timestamp of all."""
+def latest(segments: Sequence[Segment]) -> bytes | None:
+    """The first batch with the largest timestamp of all; None if no record has a timestamp."""
     newest = max(segments, key=lambda segment: segment.max_timestamp)
-    timestamp_ms = newest.max_timestamp
-    located = newest.locate(newest.max_timestamp_offset) if timestamp_ms >= 0 else None
+    located = newest.locate(newest.max_timestamp_offset) if newest.max_timestamp >= 0 else None
     if located is None:
         return None
     position, header = located
-    return _first_record(newest, position, header, timestamp_ms, 0)
+    return newest.read_batch(position, header)

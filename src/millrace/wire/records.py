@@ -213,6 +213,26 @@ def iterate_payload(payload: bytes, header: BatchHeader) -> Iterator[Record]:
         raise CorruptBatch(f"{limit - position} bytes follow the last of {header.record_count} records")
 
 
+def iterate_times(payload: bytes, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    """Every record's offset and timestamp; keys, values and headers are passed over."""
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    position = 0
+    try:
+        for _ in range(header.record_count):
+            length, position = _varint(payload, position)
+            end = position + length
+            timestamp_delta, position = _varint(payload, position + 1)
+            offset_delta, position = _varint(payload, position)
+            if not position <= end <= len(payload) or not 0 <= offset_delta <= header.last_offset_delta:
+                raise CorruptBatch("A record does not fit its batch, or its fields do not fit it")
+            timestamp = wrapped(base_timestamp + timestamp_delta) if append_time is None else append_time
+            yield base_offset + offset_delta, timestamp
+            position = end
+    except IndexError:
+        raise CorruptBatch("The records end in the middle of a field") from None
+
+
 def shift_timestamps(payload: bytes, count: int, shift_ms: int) -> bytes:
     """The same uncompressed records for a base timestamp that is so much earlier."""
     parts = []
