@@ -150,9 +150,9 @@ def test_several_groups_are_described_at_once(
 def test_a_group_that_does_not_exist_is_an_error_between_the_others(
     run: Run, produced: str, idle_group: str
 ) -> None:
-    arguments = ("consumer-groups", "--describe", "--group", "nobody", "--group", idle_group)
+    arguments = ("consumer-groups", "--describe", "--group", "missing", "--group", idle_group)
     result = run(*arguments, fails=True)
-    assert result.stdout.startswith("\nError: Consumer group 'nobody' does not exist.\n")
+    assert result.stdout.startswith("\nError: Consumer group 'missing' does not exist.\n")
     assert produced in result.stdout
 
 
@@ -170,8 +170,8 @@ def test_older_brokers_describe_one_group_per_request(
 
     monkeypatch.setattr(Connection, "_negotiate", as_before_3_0)
     assert run("consumer-groups", "--describe", "--group", idle_group).stdout == output
-    missing = run("consumer-groups", "--describe", "--group", "nobody", fails=True)
-    assert missing.stdout == "\nError: Consumer group 'nobody' does not exist.\n"
+    missing = run("consumer-groups", "--describe", "--group", "missing", fails=True)
+    assert missing.stdout == "\nError: Consumer group 'missing' does not exist.\n"
 
 
 def test_offsets_are_deleted_with_their_topic(
@@ -331,8 +331,8 @@ def test_offsets_of_a_subscribed_topic_are_not_deleted(
         arguments = ("consumer-groups", "--delete-offsets", "--group", group, "--topic", produced)
         failed = run(*arguments, fails=True)
     assert "Error: Encountered some partition-level error, see the follow-up details." in failed.stdout
-    assert "nobody" not in run("consumer-groups", "--list").stdout
-    unknown = ("consumer-groups", "--delete-offsets", "--group", "nobody", "--topic", produced)
+    assert "missing" not in run("consumer-groups", "--list").stdout
+    unknown = ("consumer-groups", "--delete-offsets", "--group", "missing", "--topic", produced)
     assert "\nError: " in run(*unknown, fails=True).stdout
 
 

@@ -43,7 +43,7 @@ def test_transactions_are_listed_with_their_states(run: Run, writer: Transaction
 def test_transactions_are_listed_by_name_and_age(run: Run, writer: TransactionWriter) -> None:
     (row,) = rows(run("transactions", "list", "--transactional-id-pattern", writer.transactional_id).stdout)
     assert row[0] == writer.transactional_id
-    assert rows(run("transactions", "list", "--transactional-id-pattern", "nobody.*").stdout) == []
+    assert rows(run("transactions", "list", "--transactional-id-pattern", "missing.*").stdout) == []
     assert rows(run("transactions", "list", "--duration-filter", 3_600_000).stdout) == []
 
 
@@ -55,8 +55,8 @@ def test_a_transaction_is_described(run: Run, writer: TransactionWriter, topic: 
     assert abs(int(row[6]) - time.time() * 1000) < 60_000
     assert 0 <= int(row[7]) < 60_000
     assert row[8] == f"{topic}-1"
-    missing = run("transactions", "describe", "--transactional-id", "nobody", fails=True)
-    assert "there is no transactional id nobody" in missing.stderr
+    missing = run("transactions", "describe", "--transactional-id", "missing", fails=True)
+    assert "there is no transactional id missing" in missing.stderr
 
 
 def test_the_producers_of_a_partition_are_described(run: Run, writer: TransactionWriter, topic: str) -> None:

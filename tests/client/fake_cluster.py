@@ -43,7 +43,7 @@ OFFERED: tuple[type[Request], ...] = (
 
 
 class FakeCluster:
-    """What the brokers agree on. Tests change it while clients are connected."""
+    """The shared state of the brokers. Tests change it while clients are connected."""
 
     def __init__(self) -> None:
         self.ports: dict[int, int] = {}

@@ -97,7 +97,7 @@ class Run:
             self._fill()
             for _ in range(KILLS):
                 self._watch_over(self._choose.uniform(*self._pause_seconds))
-                self._kill_somebody()
+                self._kill_one()
             self._finish(len(expected))
             self._check(expected)
         except BaseException:
@@ -130,7 +130,7 @@ class Run:
                     )
             time.sleep(0.02)
 
-    def _kill_somebody(self) -> None:
+    def _kill_one(self) -> None:
         if self._choose.random() < 0.5:
             self._broker.kill9()
             self._broker.start()

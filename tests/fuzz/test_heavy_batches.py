@@ -1,4 +1,4 @@
-"""Batches that are much work for the broker: those who send them wait, and nobody else."""
+"""Batches that are expensive to check: their senders wait, other clients do not."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_no_committed_record_is_lost_while_leadership_moves(brokers: TwoNodes, s
             for index, added in written.items():
                 acknowledged[index] += added
             continue
-        # What only the old leader has is lost with it: nobody was told that it is safe.
+        # Records that only the old leader has are lost with it: they were never acknowledged.
         brokers.fail_over()
     brokers.replicate()
     for index, expected in acknowledged.items():

@@ -131,12 +131,12 @@ async def test_a_topic_deleted_meanwhile_is_not_flushed_into_its_successor(
     for _ in range(3):
         machine.dirty("second")
 
-    def create_anew() -> None:
+    def create_again() -> None:
         machine.in_thread = lambda: None
         machine.cluster.delete_topic(machine.cluster.topics["second"])
         machine.cluster.create_topic("second", 1)
 
-    machine.in_thread = create_anew
+    machine.in_thread = create_again
     await machine.flush_when_due()
     assert not caplog.records
     index = machine.node.directories[0] / "second-0" / f"{0:020d}.index"

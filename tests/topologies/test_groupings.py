@@ -25,7 +25,7 @@ class Receiver(Bolt):
 
 
 def receive(grouping: Grouping, par: int = 4, values: Sequence[str] = WORDS) -> dict[int, list[Any]]:
-    """What each task of a bolt receives, by its index among the bolt's tasks."""
+    """The values that each task of a bolt receives, by its index among the bolt's tasks."""
     Receiver.received = {}
 
     class Grouped(Topology):

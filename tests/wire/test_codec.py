@@ -36,7 +36,7 @@ from millrace.wire.varint import read_uvarint, uvarint
 
 
 class OpaqueRecords:
-    """Like a slice of a file: it has a length, and nobody may look inside."""
+    """Like a slice of a file: it has a length, but its content cannot be read."""
 
     def __init__(self, length: int) -> None:
         self.length = length

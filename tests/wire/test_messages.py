@@ -107,7 +107,7 @@ def structs(struct: type[Struct]) -> st.SearchStrategy[Any]:
 
 
 def as_of(struct: Any, version: int) -> Any:
-    """What is left of a message when it is sent in a version: other fields and nulls become defaults."""
+    """A message after a round trip in a version: fields and nulls unknown to it become defaults."""
     return type(struct)(
         **{
             name: surviving(getattr(struct, name), field, version)

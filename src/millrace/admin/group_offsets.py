@@ -160,7 +160,7 @@ async def delete_offsets(
 def _by_partition(
     topics: Iterable[commit_api.OffsetCommitResponseTopic | delete_api.OffsetDeleteResponseTopic],
 ) -> Outcomes[TopicPartition, None]:
-    """What a coordinator says of each partition; raises if it says that it is not the coordinator."""
+    """The outcome of each partition; raises if the broker says that it is not the coordinator."""
     outcomes: Outcomes[TopicPartition, None] = Outcomes()
     for topic in topics:
         for partition in topic.partitions:

@@ -38,7 +38,7 @@ _UNSUPPORTED_VERSION = Error.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How connections are secured; by default they are not.
+    """Security of connections; none by default.
 
     `tls` encrypts them. `authenticate` proves the client's identity on each new connection, after the version
     negotiation and before any other request.

@@ -43,7 +43,7 @@ PASSING = frozenset(
 
 
 class CoordinatorType(IntEnum):
-    """What a coordinator is responsible for."""
+    """Kinds of coordinators."""
 
     GROUP = 0
     TRANSACTION = 1

@@ -22,7 +22,7 @@ class StateRecord(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where a record being replayed comes from; a producer id only within a transaction."""
+    """Origin of a replayed record; it has a producer id only within a transaction."""
 
     offset: int
     timestamp_ms: int
@@ -35,11 +35,11 @@ EncodedRecord = tuple[bytes, bytes | None]
 
 
 Schemas = Mapping[int, tuple[type[RecordKey], type[Message]]]
-"""By record type: what its keys and values are."""
+"""By record type: the types of its keys and values."""
 
 
 def key_prefix(record_type: int) -> bytes:
-    """What the keys of a record type begin with."""
+    """The first bytes of the keys of a record type."""
     return _PREFIX.pack(record_type)
 
 

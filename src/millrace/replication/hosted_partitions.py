@@ -93,7 +93,7 @@ class HostedPartitions:
         return self.image.topic_by_id(topic_id).name
 
     def find(self, topic: str, index: int) -> Partition | None:
-        """A partition whose log is open here, whoever leads it."""
+        """A partition whose log is open here, whichever broker leads it."""
         return self._by_topic.get(topic, {}).get(index)
 
     def of_topic(self, topic: str) -> list[Partition]:

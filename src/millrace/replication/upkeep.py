@@ -1,6 +1,6 @@
-"""What a broker does on the side: flushing, retention, checkpoints, letting go of idle files.
+"""A broker's background work: flushing, retention, checkpoints, closing idle files.
 
-All of it starts on the broker loop; what waits for the disk runs in a thread.
+All of it starts on the broker loop; work that waits for the disk runs in a thread.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ TopicPartition = tuple[str, int]
 NOT_STARTED = -1
 VALUE_VERSION = 1
 MAX_EPOCH = 2**15 - 1
-# Clients never get the last epoch: with it whoever holds the one before can still be fenced.
+# Clients never get the last epoch: it is kept for fencing the holder of the one before.
 LAST_CLIENT_EPOCH = MAX_EPOCH - 1
 
 OLD_PROTOCOL, EPOCH_PER_TRANSACTION = 0, 2
-"""Transaction versions (KIP-890): with 2 each transaction has an epoch of its own."""
+"""Transaction versions (KIP-890): with 2 each transaction has its own epoch."""
 
 
 class State(IntEnum):
@@ -63,7 +63,7 @@ STATES_BY_LABEL = {state.label: state for state in State}
 
 
 class ProducerIdentity(NamedTuple):
-    """What a producer signs its requests with."""
+    """The producer id and epoch in a producer's requests."""
 
     producer_id: int
     producer_epoch: int
@@ -91,7 +91,7 @@ class Transaction:
 
     @property
     def next_producer(self) -> ProducerIdentity:
-        """What the producer is once the transaction is complete; used-up epochs bring a new id."""
+        """The producer after the transaction is complete; when the epochs are used up, it has a new id."""
         if self.next_producer_id == NO_PRODUCER_ID:
             return self.producer
         return ProducerIdentity(self.next_producer_id, 0)
@@ -220,7 +220,7 @@ class Transaction:
     # Records
 
     def record(self) -> StateRecord:
-        """What makes this state last."""
+        """The log record of this state."""
         value = TransactionLogValue(
             producer_id=self.producer_id,
             previous_producer_id=self.previous_producer_id,

@@ -25,7 +25,7 @@ _CRC = struct.Struct(">I")
 
 
 class EndMarker(NamedTuple):
-    """What a marker says."""
+    """The content of a marker."""
 
     committed: bool
     coordinator_epoch: int

@@ -21,7 +21,7 @@ _requests = Request.by_key
 
 
 class RequestHeader(NamedTuple):
-    """Who asks for what, and how the answer is to be marked."""
+    """The API and version of a request, its client, and the correlation id of the response."""
 
     api_key: int
     api_version: int

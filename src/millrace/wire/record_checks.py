@@ -14,7 +14,7 @@ class TooManyHeaders(Exception):
 
 
 class CheckedRecords(NamedTuple):
-    """What a broker wants to know of records that are well-formed."""
+    """Properties of well-formed records that a broker needs."""
 
     has_null_keys: bool
     timestamp_deltas: set[int]

@@ -50,7 +50,7 @@ def parse_versions(text: str) -> range:
 
 
 class Type:
-    """What a field holds on the wire; calling it declares a field of this type."""
+    """The wire type of a field; calling it declares a field of this type."""
 
     zero: object = None
 
@@ -233,7 +233,7 @@ class Message(Struct):
 
 
 class Request(Message):
-    """What a client asks for; `key` names the API."""
+    """A request of a client; `key` names the API."""
 
     api_key: ClassVar[int]
     response: ClassVar["type[Response]"]

@@ -98,5 +98,5 @@ class Source:
 
 
 def length_format(type: Type) -> str:
-    """How the length of a string, of bytes or of an array is written in versions that are not flexible."""
+    """The struct format for the length of a string, bytes or an array in versions that are not flexible."""
     return "h" if isinstance(type, String) else "i"

@@ -36,7 +36,7 @@ from .twins import Peer, Twins
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 TOPIC = "grouped"
-NOBODYS_ID = b"nobody knows it."
+UNKNOWN_TOPIC_ID = b"an unknown topic"
 IDS_COME_FIRST_FROM = 4
 GHOST = "ghost"
 
@@ -186,7 +186,7 @@ def committing(
     metadata: str | None = "noted",
 ) -> OffsetCommitRequest:
     committed = OffsetCommitRequestPartition(partition, offset, 3, metadata)
-    topic_id = peer.topic_ids.get(topic, NOBODYS_ID)
+    topic_id = peer.topic_ids.get(topic, UNKNOWN_TOPIC_ID)
     topics = [OffsetCommitRequestTopic(topic, topic_id, [committed])]
     return OffsetCommitRequest(group, generation, member, instance, topics=topics)
 
@@ -239,7 +239,7 @@ def test_reading_offsets(twins: Twins) -> None:
         if topics is not None:
             old = [OffsetFetchRequestTopic(name, indexes) for name, indexes in topics.items()]
             new = [
-                OffsetFetchRequestTopics(name, peer.topic_ids.get(name, NOBODYS_ID), indexes)
+                OffsetFetchRequestTopics(name, peer.topic_ids.get(name, UNKNOWN_TOPIC_ID), indexes)
                 for name, indexes in topics.items()
             ]
         return OffsetFetchRequest(group, old, [OffsetFetchRequestGroup(group, topics=new)], stable)
@@ -298,12 +298,12 @@ def beat(group: str, member: str = "A" * 22, epoch: int = 0, **details: Any) -> 
         {"rebalance_timeout_ms": -1},
         {"subscribed_topic_names": None},
         {"topic_partitions": None},
-        {"topic_partitions": [TopicPartitions(NOBODYS_ID, [0])]},
+        {"topic_partitions": [TopicPartitions(UNKNOWN_TOPIC_ID, [0])]},
         {"epoch": -3},
         {"epoch": 5},
         {"epoch": -1},
         {"epoch": -2},
-        {"server_assignor": "unheard of"},
+        {"server_assignor": "unknown"},
         {"server_assignor": ""},
         {"instance_id": ""},
         {"rack_id": ""},

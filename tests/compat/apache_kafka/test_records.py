@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 T0 = 1_700_000_000_000
 FOREVER = {"retention_ms": "-1"}
-NOBODYS_ID = b"nobody knows it."
+UNKNOWN_TOPIC_ID = b"an unknown topic"
 TIMEOUT_MS = 5000
 OLDEST_PRODUCE = 3
 
@@ -87,7 +87,7 @@ class Produced:
         self.data = PartitionProduceData(partition, batch)
 
     def __call__(self, peer: Peer) -> ProduceRequest:
-        topic_id = peer.topic_ids.get(self.topic, NOBODYS_ID)
+        topic_id = peer.topic_ids.get(self.topic, UNKNOWN_TOPIC_ID)
         topic = TopicProduceData(self.topic, topic_id, [self.data])
         return ProduceRequest(self.transactional_id, self.acks, TIMEOUT_MS, [topic])
 

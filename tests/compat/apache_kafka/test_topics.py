@@ -33,7 +33,7 @@ TIMEOUT_MS = 10_000
 # Kafka returns an id that the topic would have had.
 NO_ID_BEFORE = 7
 TOPIC_IDS_FROM = 6
-NOBODYS_ID = b"nobody knows it."
+UNKNOWN_TOPIC_ID = b"an unknown topic"
 
 
 def new(
@@ -138,7 +138,7 @@ def test_metadata(twins: Twins) -> None:
         twins.agree(
             lambda peer: MetadataRequest([MetadataRequestTopic(peer.topic_ids["told"], None)]), version
         )
-        twins.agree(MetadataRequest([MetadataRequestTopic(NOBODYS_ID, None)]), version)
+        twins.agree(MetadataRequest([MetadataRequestTopic(UNKNOWN_TOPIC_ID, None)]), version)
 
 
 def test_the_cluster(twins: Twins) -> None:
@@ -221,7 +221,7 @@ def test_deleting_by_id(twins: Twins) -> None:
         def by(*states: DeleteTopicState) -> DeleteTopicsRequest:
             return DeleteTopicsRequest(list(states), timeout_ms=TIMEOUT_MS)
 
-        twins.agree(by(DeleteTopicState(None, NOBODYS_ID)), version)
+        twins.agree(by(DeleteTopicState(None, UNKNOWN_TOPIC_ID)), version)
         twins.agree(by(DeleteTopicState(None)), version)
         twins.agree(lambda peer: by(DeleteTopicState("by-id", peer.topic_ids["by-id"])), version)
         for _ in range(2):

@@ -156,5 +156,5 @@ def test_describing_transactions(twins: Twins) -> None:
     twins.agree(DescribeTransactionsRequest([]), 0)
     asked = [TopicRequest("never", [0]), TopicRequest("a b", [0])]
     twins.agree(DescribeProducersRequest(asked), 0)
-    twins.agree_in_all(ListTransactionsRequest(state_filters=["Unheard of"]))
+    twins.agree_in_all(ListTransactionsRequest(state_filters=["Unknown"]))
     twins.agree_in_all(ListTransactionsRequest(transactional_id_pattern="["), since=2)

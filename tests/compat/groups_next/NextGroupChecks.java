@@ -277,7 +277,7 @@ public final class NextGroupChecks {
         return condition.getAsBoolean();
     }
 
-    /** Polls until all partitions are had, by everybody about as many; how many each has. */
+    /** Polls until all partitions are owned, spread evenly over the members; returns the number of each. */
     private String share(int partitions) {
         pollUntil(() -> {
             Set<TopicPartition> owned = members.stream().flatMap(member -> member.assignment().stream())

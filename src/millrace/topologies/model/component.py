@@ -1,4 +1,4 @@
-"""What spouts and bolts have in common."""
+"""The common parts of spouts and bolts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from millrace.topologies.model.tuples import Tuple
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:
-    """Where an instance runs."""
+    """The task and worker that run an instance."""
 
     topology: str
     component: str
@@ -29,7 +29,7 @@ class TaskContext:
 
 
 class Collector(Protocol):
-    """How an instance reaches the runtime. It belongs to the thread that runs the instance."""
+    """The runtime as an instance sees it. It belongs to the thread that runs the instance."""
 
     def emit(
         self,
@@ -64,7 +64,7 @@ class Component:
 
     _collector: Collector | None = None
     context: TaskContext
-    """Where this instance runs; set before `initialize`."""
+    """The task and worker of this instance; set before `initialize`."""
 
     @classmethod
     def spec(

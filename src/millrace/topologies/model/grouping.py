@@ -34,7 +34,7 @@ class CustomGrouping(Protocol):
 
 @dataclass(frozen=True)
 class Grouping:
-    """How a bolt's tasks share a stream. Use the constants, or `fields`, `partial_key` and `custom`."""
+    """The way a bolt's tasks share a stream. Use the constants, or `fields`, `partial_key` and `custom`."""
 
     kind: Kind
     by: tuple[str, ...] = ()

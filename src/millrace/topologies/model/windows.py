@@ -32,7 +32,7 @@ Length = Count | Duration
 
 @dataclass(frozen=True)
 class Window:
-    """How long a window is and how often one is processed. Use `Window.tumbling` or `Window.sliding`.
+    """The length of windows and the interval between them. Use `Window.tumbling` or `Window.sliding`.
 
     Windows of time follow the worker's clock, unless `timestamp` names the field that holds each tuple's time
     in milliseconds, or is a function that returns it. They then end when the watermark has passed them: the
@@ -44,7 +44,7 @@ class Window:
     timestamp: str | Callable[[Tuple], int] | None = None
     lag_seconds: float = 0.0
     watermark_seconds: float = 1.0
-    """How often the watermark moves."""
+    """The interval between updates of the watermark."""
     late_stream: str | None = None
     """The stream for tuples that come after their window; its only field is the tuple's values."""
 

@@ -33,7 +33,7 @@ class Sent(NamedTuple):
 
 @dataclass(slots=True)
 class Acks:
-    """What one turn of a worker has to tell the acker of another, merged by tree."""
+    """Messages of one turn of a worker to the acker of another, merged by tree."""
 
     done: dict[int, int] = field(default_factory=dict)
     """By tree: the XOR of the edges that are acked or new."""

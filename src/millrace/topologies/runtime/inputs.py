@@ -65,7 +65,7 @@ class InputPartition:
         return self.position
 
     def offset_to_commit(self) -> TopicPartition | None:
-        """What to commit, None if nothing has changed."""
+        """The offset to commit, None if nothing has changed."""
         offset = self.committable
         if offset == self.committed or offset < 0:
             return None

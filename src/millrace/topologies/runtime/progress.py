@@ -1,4 +1,4 @@
-"""How far a topology is: the offsets of its group beside the ends of the partitions that it reads."""
+"""Progress of a topology: the offsets of its group beside the ends of the partitions that it reads."""
 
 from __future__ import annotations
 

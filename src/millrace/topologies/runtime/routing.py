@@ -20,7 +20,7 @@ _OVERLOADED = 2.0
 _IDLE_BYTES = 64 * 1024
 
 Load = Callable[[int], float]
-"""How much waits for a task, in bytes."""
+"""The bytes that wait for a task."""
 
 
 class Chooser(Protocol):

@@ -60,7 +60,7 @@ class TaskState(MutableMapping[Any, Any]):
     # The worker's side
 
     def changes(self) -> list[tuple[Any, Any, bool]]:
-        """What has changed since the last commit: key, value, and whether the key was deleted."""
+        """The changes since the last commit: key, value, and whether the key was deleted."""
         return [
             (key, None if value is _DELETED else value, value is _DELETED)
             for key, value in self._changes.items()

@@ -32,7 +32,7 @@ ID_BITS = 64
 
 
 class Outlet(Protocol):
-    """Where tuples leave the worker."""
+    """The exit of the worker: other workers, the log and dead letters."""
 
     def send_tuple(self, task: int, tup: Tuple) -> None:
         """Deliver a tuple to a task of another worker."""
@@ -54,7 +54,7 @@ class Outlet(Protocol):
 
 
 class Host(Protocol):
-    """What tasks need of the engine they run in."""
+    """The engine as its tasks see it."""
 
     plan: Plan
     outlet: Outlet

@@ -49,7 +49,7 @@ class Windowing:
 
     @property
     def interval_seconds(self) -> float | None:
-        """How often `tick` must be called, None if it need not be."""
+        """The interval between calls of `tick`, None if it need not be called."""
         if self._window.timestamp is not None:
             return self._window.watermark_seconds
         return None if self.slide_ms is None else self.slide_ms / 1000

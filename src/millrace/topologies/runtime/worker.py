@@ -1,7 +1,7 @@
 """A worker: reads its partitions of the log, runs its tasks, writes what they emit, and commits.
 
-Everything happens on one thread. A worker that fails ends with its exception; whoever started it starts it
-again, and it goes on from what was committed last.
+Everything happens on one thread. A worker that fails ends with its exception. Its driver starts it
+again, and it continues from the last commit.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SETUP_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class WorkerJob:
-    """What a worker needs to know."""
+    """The job of one worker."""
 
     plan: Plan
     placement: Sequence[frozenset[int]]

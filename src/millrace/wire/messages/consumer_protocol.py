@@ -1,4 +1,4 @@
-"""What consumers of classic groups tell each other: subscriptions v0-3 and assignments v0-3.
+"""Messages between consumers of classic groups: subscriptions v0-3 and assignments v0-3.
 
 Subscriptions: v1 adds owned partitions, v2 the generation, v3 the rack.
 """
