@@ -100,7 +100,7 @@ def _skip_headers(payload: bytes, position: int, end: int, headers_left: int) ->
     """The position behind a record's headers, and how many more headers may follow in later records."""
     count, position = _long_number(payload, position)
     # Each takes two lengths at least, so a count that is a lie costs nothing.
-    if count & 1 or count > end - position:
+    if count & 1 or count > min(end, len(payload)) - position:
         raise CorruptBatch(f"A record has no room for {_signed(count)} headers")
     headers_left -= count >> 1
     if headers_left < 0:
