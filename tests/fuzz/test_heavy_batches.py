@@ -69,7 +69,7 @@ def broker() -> Iterator[BrokerProcess]:
 
 
 class Repeated:
-    """What some clients do as often as they can, and what comes of it."""
+    """An action that some clients repeat as often as they can, and its results."""
 
     def __init__(self, broker: BrokerProcess, act: Callable[[WireClient], int]) -> None:
         self.results: set[int] = set()
