@@ -13,11 +13,13 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
-from millrace.api import HANDLERS_BY_KEY
+from millrace.api import HANDLERS_BY_KEY, request_metrics
 from millrace.api.context import Services, Session
 from millrace.api.dispatch import Dispatcher, Interceptor
+from millrace.api.request_metrics import ApiMetrics
 from millrace.clock import Clock
 from millrace.cluster.image import BrokerImage, Endpoint
 from millrace.config import BrokerConfig, ConfigError, Listener
@@ -60,6 +62,11 @@ class Broker:
         self._timers: LoopTimers
         self._services: Services
         self._server: Server
+        # With counts of this broker's own.
+        self._handlers = {
+            key: dataclasses.replace(handler, metrics=ApiMetrics())
+            for key, handler in HANDLERS_BY_KEY.items()
+        }
 
     @property
     def listeners(self) -> list[tuple[str, int]]:
@@ -106,6 +113,8 @@ class Broker:
             for log_dir in log_dirs:
                 log_dir.close()
             raise
+        self.node.metrics.add(self._server.traffic.families)
+        self.node.metrics.add(partial(request_metrics.families, self._handlers))
         await self.node.start(self._image())
         self.node.run()
         await asyncio.wait((asyncio.ensure_future(self.node.opened()),), timeout=RECOVERY_PATIENCE_SECONDS)
@@ -212,7 +221,7 @@ class Broker:
     def _new_client(self, connection: Connection, host: str, listener_index: int) -> Dispatch:
         listener = self._listeners[listener_index]
         self._warn_if_misled(host, listener)
-        return Dispatcher(self._services, Session(listener, host), HANDLERS_BY_KEY, self.interceptors)
+        return Dispatcher(self._services, Session(listener, host), self._handlers, self.interceptors)
 
     def _warn_if_misled(self, client_host: str, listener: Listener) -> None:
         """Warn if a client on another machine is given `localhost`, which would be its own machine."""

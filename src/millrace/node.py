@@ -25,6 +25,7 @@ from millrace.coordinator.runtime import Runtime
 from millrace.disk import Disk
 from millrace.errors import Error, KafkaError
 from millrace.groups.coordinator import Groups
+from millrace.metrics import Metrics
 from millrace.replication.adoption import find_topics
 from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.replication.reconciler import Reconciler
@@ -62,6 +63,7 @@ class Node:
     transactions: Transactions
     upkeep: Upkeep
     cleaner: Cleaner
+    metrics: Metrics
     clock: Clock
     timers: Timers
     loop: asyncio.AbstractEventLoop
@@ -81,6 +83,7 @@ class Node:
             woken=self.woken,
             groups=self.groups,
             transactions=self.transactions,
+            metrics=self.metrics,
             clock=self.clock,
             loop=self.loop,
             long_requests=LongRequests(memory),
@@ -204,7 +207,7 @@ def open_node(
                 raise
 
     upkeep = Upkeep(partitions, config, clock=clock, run_in_thread=run_in_thread)
-    return Node(
+    node = Node(
         config=config,
         metadata=metadata,
         partitions=partitions,
@@ -244,8 +247,12 @@ def open_node(
             run_in_thread=run_in_thread,
             remove_later=upkeep.remove_later,
         ),
+        metrics=Metrics(timers),
         clock=clock,
         timers=timers,
         loop=loop,
         run_in_thread=run_in_thread,
     )
+    for collect in (partitions.families, node.groups.families, node.transactions.families):
+        node.metrics.add(collect)
+    return node

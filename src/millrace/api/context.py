@@ -15,6 +15,7 @@ from millrace.cluster.image import ClusterImage
 from millrace.cluster.store import MetadataStore
 from millrace.config import BrokerConfig, Listener
 from millrace.groups.coordinator import Groups
+from millrace.metrics import Metrics
 from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.replication.waiting import Woken
 from millrace.storage.inspector import Inspector
@@ -36,6 +37,7 @@ class Services:
     woken: Woken
     groups: Groups
     transactions: Transactions
+    metrics: Metrics
     clock: Clock
     loop: asyncio.AbstractEventLoop
     long_requests: LongRequests

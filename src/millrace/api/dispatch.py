@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import GeneratorType
 from typing import Any, TypeAlias
 
 from millrace.api.context import Context, Services, Session
+from millrace.api.request_metrics import ApiMetrics
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.net.replies import CloseConnection, LateReply, Reply
@@ -42,10 +43,16 @@ class Handler:
     handle: Handle
     lowest: int
     highest: int
+    metrics: ApiMetrics = field(default_factory=ApiMetrics, repr=False, compare=False)
 
     @property
     def api_key(self) -> int:
         return int(self.request.api_key)
+
+    @property
+    def name(self) -> str:
+        """The API's name, such as "Produce"."""
+        return self.request.__name__.removesuffix("Request")
 
 
 Interceptor: TypeAlias = "Callable[[Context, Handler, Any], Any]"
@@ -55,7 +62,7 @@ Interceptor: TypeAlias = "Callable[[Context, Handler, Any], Any]"
 class Dispatcher:
     """Handles the frames of one connection."""
 
-    __slots__ = ("_begun", "_handlers", "_interceptors", "_services", "_session")
+    __slots__ = ("_begun", "_handlers", "_interceptors", "_received_at", "_services", "_session")
 
     def __init__(
         self,
@@ -70,6 +77,8 @@ class Dispatcher:
         self._interceptors = interceptors
         # Whether the long request under way has its place; until then it may be dropped.
         self._begun = False
+        # When the request under way came; 0 if its time is not measured.
+        self._received_at = 0.0
 
     def __call__(self, frame: memoryview) -> Reply | LateReply:
         try:
@@ -79,6 +88,8 @@ class Dispatcher:
         handler = self._handlers.get(header.api_key)
         if handler is None or not handler.lowest <= header.api_version <= handler.highest:
             return self._unsupported(header)
+        handler.metrics.requests += 1
+        self._received_at = self._services.clock.monotonic() if self._services.metrics.is_watched else 0.0
         try:
             request, _ = decoder(handler.request, header.api_version)(frame, position)
         except LongRequest:
@@ -87,7 +98,7 @@ class Dispatcher:
             raise _malformed(error) from error
         response = self._handle(request, handler, header)
         if isinstance(response, Response):
-            return _encode(response, header)
+            return self._encode(response, handler, header)
         if response is None:
             return None
         if isinstance(response, Deferred):
@@ -130,13 +141,13 @@ class Dispatcher:
                 result = response.result()
             except Exception as error:
                 result = error_response(handler, error)
-            return None if result is None else _encode(result, header)
+            return None if result is None else self._encode(result, handler, header)
 
         def encode(result: Any) -> Reply | CloseConnection:
             try:
                 if isinstance(result, BaseException):
                     result = error_response(handler, result)
-                return None if result is None else _encode(result, header)
+                return None if result is None else self._encode(result, handler, header)
             except CloseConnection as error:
                 return error
 
@@ -158,7 +169,7 @@ class Dispatcher:
             if isinstance(response, GeneratorType):
                 response = await _finish(response, handler)
             if isinstance(response, Response):
-                return await _encode_in_turns(response, header)
+                return await self._encode_in_turns(response, handler, header)
         return await self._reply_later(response, handler, header)
 
     async def _long_response(
@@ -167,7 +178,7 @@ class Dispatcher:
         async with self._services.long_requests:
             response = await _finish(steps, handler)
             if isinstance(response, Response):
-                return await _encode_in_turns(response, header)
+                return await self._encode_in_turns(response, handler, header)
         return await self._reply_later(response, handler, header)
 
     async def _reply_later(self, response: Any, handler: Handler, header: RequestHeader) -> Reply | LateReply:
@@ -183,7 +194,30 @@ class Dispatcher:
             response = await coroutine
         except Exception as error:
             response = error_response(handler, error)
-        return None if response is None else await _encode_in_turns(response, header)
+        return None if response is None else await self._encode_in_turns(response, handler, header)
+
+    # Encoding
+
+    def _encode(self, response: Response, handler: Handler, header: RequestHeader) -> Reply:
+        try:
+            reply = encode_response(response, header.api_version, header.correlation_id)
+        except Exception as error:
+            raise _unsendable(response, error) from error
+        if self._received_at:
+            handler.metrics.answered(response, self._services.clock.monotonic() - self._received_at)
+        return reply
+
+    async def _encode_in_turns(self, response: Response, handler: Handler, header: RequestHeader) -> Reply:
+        try:
+            reply = await finish(
+                encode_response_in_steps(response, header.api_version, header.correlation_id)
+            )
+        except Exception as error:
+            raise _unsendable(response, error) from error
+        if self._received_at:
+            seconds = self._services.clock.monotonic() - self._received_at
+            await finish(handler.metrics.answered_in_steps(response, seconds))
+        return reply
 
     def _later(self, work: Coroutine[Any, Any, Reply | LateReply], *, begun: bool = True) -> LateReply:
         """The reply that a task works on.
@@ -237,20 +271,6 @@ def _reply(result: Reply | BaseException) -> Reply | CloseConnection:
 
 def _malformed(error: KafkaError) -> CloseConnection:
     return CloseConnection(f"a malformed request: {error}")
-
-
-def _encode(response: Response, header: RequestHeader) -> Reply:
-    try:
-        return encode_response(response, header.api_version, header.correlation_id)
-    except Exception as error:
-        raise _unsendable(response, error) from error
-
-
-async def _encode_in_turns(response: Response, header: RequestHeader) -> Reply:
-    try:
-        return await finish(encode_response_in_steps(response, header.api_version, header.correlation_id))
-    except Exception as error:
-        raise _unsendable(response, error) from error
 
 
 def _unsendable(response: Response, error: Exception) -> CloseConnection:

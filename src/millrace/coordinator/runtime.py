@@ -25,6 +25,7 @@ from millrace.coordinator.records import EncodedRecord, Origin, Schemas, StateRe
 from millrace.coordinator.shard import Shard
 from millrace.deferred import Deferred, Eventual
 from millrace.errors import Error, KafkaError
+from millrace.metrics import Family, Histogram, Kind, MetricName, family, single
 from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.replication.partition import Partition
 from millrace.storage.append_origin import AppendOrigin
@@ -106,6 +107,8 @@ class Runtime(Generic[S]):
         self._led: dict[int, _Led[S]] = {}
         # By index: the leader epoch that the partition is loaded for.
         self._loading: dict[int, int] = {}
+        self._writes = 0
+        self._load_times_ms = Histogram()
 
     # Finding
 
@@ -220,9 +223,11 @@ class Runtime(Generic[S]):
         try:
             if partition.lacks_replicas:
                 raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
-            return partition.append(memoryview(batch), AppendOrigin.COORDINATOR).base_offset
+            base_offset = partition.append(memoryview(batch), AppendOrigin.COORDINATOR).base_offset
         except KafkaError as error:
             raise _as_coordinator(error) from error
+        self._writes += 1
+        return base_offset
 
     # Responding
 
@@ -295,6 +300,25 @@ class Runtime(Generic[S]):
         partition.on_marker = shard.end_transaction
         shard.loaded()
 
+    # Counting
+
+    def families(self, metric_type: str) -> list[Family]:
+        """The loads and writes of this coordinator, under the type that Kafka gives its metrics."""
+        states = {"active": len(self._led), "loading": len(self._loading)}
+        return [
+            family(
+                MetricName("kafka.server", metric_type, "num-partitions"),
+                Kind.GAUGE,
+                [({"state": state}, count) for state, count in states.items()],
+            ),
+            single(
+                MetricName("kafka.server", metric_type, "partition-load-time"),
+                Kind.HISTOGRAM,
+                self._load_times_ms.distribution(),
+            ),
+            single(MetricName("kafka.server", metric_type, "write-count"), Kind.COUNTER, self._writes),
+        ]
+
     # Loading
 
     async def load(self) -> None:
@@ -302,6 +326,7 @@ class Runtime(Generic[S]):
         while self._loading:
             index, leader_epoch = min(self._loading.items())
             shard = None
+            began = self._clock.monotonic()
             try:
                 partition = self._partitions.leader(self.topic, index)
                 shard = await self._replay(partition, leader_epoch)
@@ -315,6 +340,7 @@ class Runtime(Generic[S]):
             if self._is_elected(index, leader_epoch):
                 del self._loading[index]
                 if shard is not None:
+                    self._load_times_ms.observe((self._clock.monotonic() - began) * 1000)
                     self._serve(partition, shard)
 
     def _is_elected(self, index: int, leader_epoch: int) -> bool:

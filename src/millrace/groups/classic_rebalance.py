@@ -37,6 +37,8 @@ class Rebalances:
         self._clock = clock
         self._timers = timers
         self.replies = Replies(runtime.settled)
+        self.completed = 0
+        """Rebalances that came to a stable generation."""
 
     # Joining
 
@@ -137,6 +139,7 @@ class Rebalances:
             self._withdraw(group, error.error)
             self.prepare_or_complete(group, "the assignment could not be stored")
             return
+        self.completed += 1
         logger.info(
             "group %s: generation %d is stable with %d members",
             group.group_id,

@@ -60,6 +60,8 @@ class ConsumerProtocol:
     ) -> None:
         self.topics = topics
         self.config = config
+        self.rebalances = 0
+        """New epochs of groups, each of which brings a new assignment."""
         self.sessions = Sessions(
             lambda group_id, member_id, reason: self.fence(group_id, [member_id], reason),
             group_config=group_config,
@@ -257,6 +259,7 @@ class ConsumerProtocol:
         group = shard.groups[group_id]
         assert isinstance(group, ConsumerGroup)
         if is_new_epoch:
+            self.rebalances += 1
             logger.info("group %s: epoch %d with %d members", group_id, group.epoch, len(group.members))
         if isinstance(old, ClassicGroup):
             self._take_over(old, group)

@@ -26,7 +26,9 @@ from millrace.groups.offsets import (
     tombstone,
 )
 from millrace.groups.shard import SCHEMAS, GroupShard
+from millrace.metrics import Family, Kind, MetricName, single
 from millrace.replication.hosted_partitions import HostedPartitions
+from millrace.steps import Steps
 from millrace.timers import Timers
 from millrace.wire.messages.group_records import OffsetCommitKey
 from millrace.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -38,6 +40,11 @@ R = TypeVar("R")
 
 OFFSETS_TOPIC = "__consumer_offsets"
 SIMPLE_CONSUMER_GENERATION = -1
+
+METRIC_TYPE = "group-coordinator-metrics"
+OFFSETS_COMMITTED = MetricName("kafka.server", METRIC_TYPE, "offset-commit-count")
+CLASSIC_REBALANCES = MetricName("kafka.server", METRIC_TYPE, "group-completed-rebalance-count")
+CONSUMER_REBALANCES = MetricName("kafka.server", METRIC_TYPE, "consumer-group-rebalance-count")
 
 CreateTopic = Callable[[str, int, dict[str, str]], Awaitable[object]]
 """Creates an internal topic: name, partitions, configs."""
@@ -96,6 +103,7 @@ class Groups:
             timers=timers,
         )
         self.classic.other_protocol = MixedProtocol(self.consumer)
+        self._committed_offsets = 0
 
     def _topic_configs(self) -> dict[str, str]:
         return {
@@ -111,6 +119,16 @@ class Groups:
     def _unloaded(self, shard: GroupShard) -> None:
         self.classic.on_unloaded(shard)
         self.consumer.on_unloaded(shard)
+
+    def families(self) -> Steps[list[Family]]:
+        """Loads, writes, commits and rebalances."""
+        yield
+        return [
+            *self.runtime.families(METRIC_TYPE),
+            single(OFFSETS_COMMITTED, Kind.COUNTER, self._committed_offsets),
+            single(CLASSIC_REBALANCES, Kind.COUNTER, self.classic.rebalances.completed),
+            single(CONSUMER_REBALANCES, Kind.COUNTER, self.consumer.rebalances),
+        ]
 
     # Finding
 
@@ -162,6 +180,7 @@ class Groups:
         )
         for partition, committed in offsets:
             shard.offsets.replay_commit(group_id, partition, committed, producer_id)
+        self._committed_offsets += len(offsets)
 
     def _by_id(
         self, offsets: Iterable[tuple[TopicPartition, CommittedOffset]]

@@ -215,6 +215,19 @@ class Connection:
         self._send()
         self._go_on()
 
+    @property
+    def frames(self) -> int:
+        """Whole requests that were received."""
+        return self._receiver.frames
+
+    @property
+    def bytes_received(self) -> int:
+        return self._receiver.bytes_received
+
+    @property
+    def bytes_sent(self) -> int:
+        return self._outbox.bytes_sent
+
     def bytes_read(self) -> int:
         """The bytes that the client's system has acknowledged so far."""
         return self._outbox.bytes_sent - self._transport.unacknowledged_bytes()

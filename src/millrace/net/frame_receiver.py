@@ -50,6 +50,8 @@ class FrameReceiver:
         "_on_room",
         "_position",
         "_transport",
+        "bytes_received",
+        "frames",
         "is_waiting",
         "partial",
     )
@@ -81,6 +83,9 @@ class FrameReceiver:
         # How many bytes must have arrived for the transport to report them.
         self._awaited = 1
 
+        self.frames = 0
+        """Whole frames so far."""
+        self.bytes_received = 0
         self.partial: PartialFrame | None = None
         """The frame that is being received in a buffer of its own."""
         self.is_waiting = False
@@ -110,6 +115,7 @@ class FrameReceiver:
         received = self._transport.recv_into(scratch[kept:] if kept else scratch)
         if not received:
             raise ConnectionResetError(CLOSED)
+        self.bytes_received += received
         end = kept + received
         self._is_drained = end < len(scratch)
         self._is_scratch = True
@@ -133,12 +139,14 @@ class FrameReceiver:
             end = start + size
             if end <= len(data):
                 self._position = end
+                self.frames += 1
                 return data[start:end]
             self._begin_partial(size, data[start:])
         partial = self.partial
         if partial is None or partial.filled < partial.size:
             return None
         self.partial, self._complete = None, partial
+        self.frames += 1
         return memoryview(partial.buffer)[: partial.size]
 
     def keep_rest(self) -> bool:
@@ -214,6 +222,7 @@ class FrameReceiver:
             received = self._transport.recv_into(view[partial.filled : partial.size])
         if not received:
             raise ConnectionResetError(CLOSED)
+        self.bytes_received += received
         partial.filled += received
         missing = partial.missing_bytes
         if not missing:

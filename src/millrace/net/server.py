@@ -15,6 +15,7 @@ from millrace.net.busy_polling import BusyPolling
 from millrace.net.connection import Connection, Shared
 from millrace.net.file_sender import FileSender
 from millrace.net.replies import Dispatch
+from millrace.net.traffic import Traffic
 from millrace.net.transport import PlainTransport
 from millrace.net.tuning import SocketTuning
 from millrace.net.turns import Turns
@@ -72,6 +73,7 @@ class Server:
         self._listening: list[socket.socket] = []
         self._looks_for_stalled = False
         self.connections: set[Connection] = set()
+        self.traffic = Traffic(self.connections)
 
     def bind(self, host: str, port: int) -> tuple[str, int]:
         """Take an address without accepting yet; port 0 picks a free one. Returns the bound address."""
@@ -143,9 +145,14 @@ class Server:
         sock.setblocking(False)
         self._tuning.tune_client(sock, is_local=address[0] == sock.getsockname()[0])
         transport = PlainTransport(sock, f"{host}:{address[1]}", loop=self._loop, files=self._files)
-        connection = Connection(transport, self._shared, self.connections.discard)
+        connection = Connection(transport, self._shared, self._forget)
         self.connections.add(connection)
+        self.traffic.opened()
         connection.start(self._new_client(connection, host, index))
+
+    def _forget(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self.traffic.closed(connection)
 
     @property
     def request_memory(self) -> FrameBuffers:

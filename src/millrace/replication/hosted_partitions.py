@@ -16,7 +16,9 @@ from millrace.cluster.image import ClusterImage
 from millrace.config import LogConfig
 from millrace.disk import Disk
 from millrace.errors import Error, KafkaError
+from millrace.metrics import Family, Histogram, Kind, MetricName, family, single
 from millrace.replication.partition import Partition
+from millrace.steps import Steps
 from millrace.storage.log import PRODUCER_ID_EXPIRATION_MS, Log
 from millrace.storage.log_dir import LogDir, doomed_path
 from millrace.storage.recovery import RecoveryInterrupted
@@ -25,6 +27,14 @@ logger = logging.getLogger(__name__)
 
 # Logs that are closed at the same time: their fsyncs share the file system's commits.
 CLOSING_THREADS = 16
+
+PRODUCED_BATCHES = MetricName("kafka.server", "BrokerTopicMetrics", "TotalProduceRequestsPerSec")
+MESSAGES_IN = MetricName("kafka.server", "BrokerTopicMetrics", "MessagesInPerSec")
+BYTES_IN = MetricName("kafka.server", "BrokerTopicMetrics", "BytesInPerSec")
+FLUSH_TIME = MetricName("kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs")
+PARTITION_COUNT = MetricName("kafka.server", "ReplicaManager", "PartitionCount")
+LEADER_COUNT = MetricName("kafka.server", "ReplicaManager", "LeaderCount")
+OFFLINE_COUNT = MetricName("kafka.server", "ReplicaManager", "OfflineReplicaCount")
 
 Key = TypeVar("Key")
 RunLater = Callable[[Callable[[], object]], object]
@@ -56,6 +66,7 @@ class HostedPartitions:
         self._homes: dict[tuple[str, int], LogDir] = {}
         self._offline: dict[tuple[str, int], str] = {}
         self._stopping = threading.Event()
+        self._flush_times_ms = Histogram()
         for log_dir in log_dirs:
             for name, index in log_dir.partitions():
                 self._homes[name, index] = log_dir
@@ -113,6 +124,29 @@ class HostedPartitions:
     def __len__(self) -> int:
         return sum(map(len, self._by_topic.values()))
 
+    def families(self) -> Steps[list[Family]]:
+        """The appends of each topic, the flushes of all, and how many partitions there are."""
+        batches: list[tuple[dict[str, str], int]] = []
+        messages: list[tuple[dict[str, str], int]] = []
+        size: list[tuple[dict[str, str], int]] = []
+        for topic in list(self._by_topic):
+            labels = {"topic": topic}
+            logs = [partition.log for partition in self.of_topic(topic)]
+            batches.append((labels, sum(log.appended_batches for log in logs)))
+            messages.append((labels, sum(log.appended_messages for log in logs)))
+            size.append((labels, sum(log.appended_bytes for log in logs)))
+            yield
+        led = sum(map(len, self._led.values()))
+        return [
+            family(PRODUCED_BATCHES, Kind.COUNTER, batches),
+            family(MESSAGES_IN, Kind.COUNTER, messages),
+            family(BYTES_IN, Kind.COUNTER, size),
+            single(FLUSH_TIME, Kind.HISTOGRAM, self._flush_times_ms.distribution()),
+            single(PARTITION_COUNT, Kind.GAUGE, len(self)),
+            single(LEADER_COUNT, Kind.GAUGE, led),
+            single(OFFLINE_COUNT, Kind.GAUGE, len(self._offline)),
+        ]
+
     # Opening and removing
 
     def opening(self, topic: str, topic_id: bytes, index: int, config: LogConfig) -> Callable[[], Log]:
@@ -155,6 +189,7 @@ class HostedPartitions:
 
     def opened(self, topic: str, topic_id: bytes, index: int, log: Log) -> Partition:
         """Host a partition whose log has been opened."""
+        log.flush_times_ms = self._flush_times_ms
         partition = Partition(topic, topic_id, index, log)
         self._by_topic.setdefault(topic, {})[index] = partition
         return partition

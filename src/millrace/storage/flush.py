@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from millrace.clock import Clock
 from millrace.disk import Disk, OpenFile
 from millrace.storage.active_file import ActiveFile
 from millrace.storage.producer_snapshot import SNAPSHOT_SUFFIX
@@ -14,6 +15,7 @@ class Flush:
 
     __slots__ = (
         "_active",
+        "_clock",
         "_directories",
         "_disk",
         "_end",
@@ -22,11 +24,13 @@ class Flush:
         "end_offset",
         "failure",
         "missing",
+        "seconds",
     )
 
     def __init__(
         self,
         disk: Disk,
+        clock: Clock,
         *,
         directories: Sequence[Path],
         files: Sequence[OpenFile],
@@ -36,18 +40,22 @@ class Flush:
         end: "Callable[[Flush], None]",
     ) -> None:
         self._disk = disk
+        self._clock = clock
         self._active = active
         self._directories = directories
         self._files = files
         self._indexes = indexes
         self._end = end
         self.end_offset = end_offset
+        self.seconds = 0.0
+        """The time that run() took."""
         self.failure: OSError | None = None
         self.missing: ActiveFile | None = None
         """The active file, if it has lost its name: then being on disk is worth nothing."""
 
     def run(self) -> None:
         """Wait until everything up to end_offset is on disk; touches nothing that the loop owns."""
+        began = self._clock.monotonic()
         for file in self._files:
             self._sync(file)
         for path in self._indexes:
@@ -56,6 +64,7 @@ class Flush:
             self._sync_directory(directory)
         if self._active is not None and not self._active.is_in_place():
             self.missing = self._active
+        self.seconds = self._clock.monotonic() - began
 
     def _sync_index(self, path: Path) -> None:
         try:

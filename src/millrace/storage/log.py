@@ -14,6 +14,7 @@ from millrace.clock import Clock
 from millrace.config import LogConfig
 from millrace.disk import Bytes, Disk
 from millrace.errors import Error, KafkaError
+from millrace.metrics import Histogram
 from millrace.storage import retention, swap, timestamps
 from millrace.storage.active_file import ActiveFile
 from millrace.storage.append_origin import AppendOrigin
@@ -75,7 +76,11 @@ class Log:
         "_sealed_bytes",
         "_snapshot_size",
         "_snapshots",
+        "appended_batches",
+        "appended_bytes",
+        "appended_messages",
         "directory",
+        "flush_times_ms",
         "log_end_offset",
         "log_start_offset",
         "partition",
@@ -133,6 +138,10 @@ class Log:
         self.partition = int(number)
         self._clock = clock
         self._disk = disk
+        # Of this broker as the leader, since the log was opened.
+        self.appended_batches = self.appended_messages = self.appended_bytes = 0
+        self.flush_times_ms: Histogram | None = None
+        """Where the times of flushes are counted."""
         self.segments = loaded.segments
         self._active = loaded.segments[-1]
         self._sealed_bytes = sum(segment.size for segment in loaded.segments[:-1])
@@ -263,6 +272,9 @@ class Log:
         except OSError as failure:
             raise self._storage_error("append to", failure) from failure
         self.log_end_offset = last_offset + 1
+        self.appended_batches += 1
+        self.appended_messages += header.last_offset_delta + 1
+        self.appended_bytes += length
         if has_producer:
             self.producers.record(header, base_offset, now_ms)
         if leader_epoch > self._leader_epochs.latest:
@@ -624,6 +636,7 @@ class Log:
         derived = list(derived_files(dirty, self.recovery_point, has_producers=bool(len(self.producers))))
         return Flush(
             self._disk,
+            self._clock,
             directories=changed_directories(self.directory, self.segments, self.recovery_point, derived),
             files=[segment.file for segment in dirty],
             indexes=derived,
@@ -642,6 +655,8 @@ class Log:
             )
         if flush.missing is not None:
             self.report_missing(flush.missing)
+        if self.flush_times_ms is not None:
+            self.flush_times_ms.observe(flush.seconds * 1000)
         self._check_writable()
         # After a truncation the flushed offsets may hold other batches by now.
         if truncations == self.truncations:

@@ -97,7 +97,7 @@ def _in_turns(response: Any) -> Any:
 
 
 def api_name(handler: Handler) -> str:
-    return handler.request.__name__.removesuffix("Request")
+    return handler.name
 
 
 def api_key(name: str) -> int:

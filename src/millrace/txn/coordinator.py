@@ -11,7 +11,9 @@ from millrace.config import BrokerConfig
 from millrace.coordinator.runtime import Runtime
 from millrace.deferred import Deferred, Eventual
 from millrace.errors import Error, KafkaError
+from millrace.metrics import Family
 from millrace.replication.hosted_partitions import HostedPartitions
+from millrace.steps import Steps
 from millrace.timers import Timers
 from millrace.txn.ending import repeats_end, repeats_end_by_epoch
 from millrace.txn.marker_channel import MarkerChannel
@@ -32,6 +34,7 @@ from millrace.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 logger = logging.getLogger(__name__)
 
 TRANSACTION_TOPIC = "__transaction_state"
+METRIC_TYPE = "transaction-coordinator-metrics"
 
 R = TypeVar("R")
 
@@ -99,6 +102,11 @@ class Transactions:
             work()
 
         self._timers.schedule(("transactions", work.__name__), interval_ms, again)
+
+    def families(self) -> Steps[list[Family]]:
+        """Loads and writes."""
+        yield
+        return self.runtime.families(METRIC_TYPE)
 
     # Finding
 
