@@ -146,6 +146,26 @@ def test_a_parked_request_that_was_long_is_cancelled_with_its_connection(api: Ap
     for _ in range(LONG_REQUESTS_AT_ONCE):
         assert api.loop.run_until_complete(api.long_requests.acquire())
     reply.cancel()
+    assert replies_to(api, reply) == []
+    assert cancelled
+
+
+def test_a_request_does_not_park_after_its_connection_is_closed(api: Api) -> None:
+    cancelled: list[bool] = []
+    closed = False
+
+    def until_closed(*_: object) -> Steps[Deferred[None]]:
+        while not closed:
+            time.sleep(TURN_SECONDS)
+            yield
+        return Deferred(lambda: cancelled.append(True))
+
+    reply = api.dispatcher({MetadataRequest.api_key: until_closed})(long_request())
+    assert isinstance(reply, Deferred)
+    api.loop.run_until_complete(asyncio.sleep(0))
+    reply.cancel()
+    closed = True
+    assert replies_to(api, reply) == []
     assert cancelled
 
 

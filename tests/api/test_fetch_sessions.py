@@ -2,7 +2,7 @@
 
 import pytest
 
-from millrace.api.fetch_sessions import PARTITIONS_PER_SLOT, FetchSessions
+from millrace.api.fetch_sessions import PARTITIONS_PER_SLOT, Fetch, FetchSessions, targets_of
 from millrace.errors import Error, KafkaError
 from millrace.testing import Broker
 from millrace.testing.clock import ManualClock
@@ -128,21 +128,24 @@ class Cache:
     def create(self, partitions: int) -> int:
         """The id of a client's new session, 0 without a session."""
         client = Client()
-        fetch = self.sessions.begin(ask((0, 0), *every(partitions)), client, uses_topic_ids=False)
-        session_id: int = fetch.response([]).session_id
+        fetch = self._begin(ask((0, 0), *every(partitions)), client)
+        session_id: int = fetch.response().session_id
         self._connected[session_id] = client
         return session_id
 
     def add(self, session_id: int, epoch: int, partitions: int) -> None:
         request = ask((session_id, epoch), *every(partitions))
-        self.sessions.begin(request, self._connected[session_id], uses_topic_ids=False)
+        self._begin(request, self._connected[session_id])
+
+    def _begin(self, request: FetchRequest, client: Client) -> Fetch:
+        return self.sessions.begin(request, targets_of(request), client, uses_topic_ids=False)
 
     def disconnect(self, session_id: int) -> None:
         del self._connected[session_id]
 
     def has(self, session_id: int) -> bool:
         try:
-            self.sessions.begin(ask((session_id, 99)), Client(), uses_topic_ids=False)
+            self._begin(ask((session_id, 99)), Client())
         except KafkaError as error:
             return error.error == Error.INVALID_FETCH_SESSION_EPOCH
         raise AssertionError("the epoch is wrong")

@@ -62,7 +62,15 @@ Interceptor: TypeAlias = "Callable[[Context, Handler, Any], Any]"
 class Dispatcher:
     """Handles the frames of one connection."""
 
-    __slots__ = ("_begun", "_handlers", "_interceptors", "_received_at", "_services", "_session")
+    __slots__ = (
+        "_begun",
+        "_closed",
+        "_handlers",
+        "_interceptors",
+        "_received_at",
+        "_services",
+        "_session",
+    )
 
     def __init__(
         self,
@@ -77,6 +85,8 @@ class Dispatcher:
         self._interceptors = interceptors
         # Whether the long request under way has its place; until then it may be dropped.
         self._begun = False
+        # Whether the connection was closed while a task worked on a reply.
+        self._closed = False
         # When the request under way came; 0 if its time is not measured.
         self._received_at = 0.0
 
@@ -157,7 +167,7 @@ class Dispatcher:
 
     async def _long_request(
         self, frame: bytes, position: int, handler: Handler, header: RequestHeader
-    ) -> Reply | LateReply:
+    ) -> Reply:
         async with self._services.long_requests.place_for(frame):
             self._begun = True
             try:
@@ -172,29 +182,36 @@ class Dispatcher:
                 return await self._encode_in_turns(response, handler, header)
         return await self._reply_later(response, handler, header)
 
-    async def _long_response(
-        self, steps: Steps[Any], handler: Handler, header: RequestHeader
-    ) -> Reply | LateReply:
+    async def _long_response(self, steps: Steps[Any], handler: Handler, header: RequestHeader) -> Reply:
         async with self._services.long_requests:
             response = await _finish(steps, handler)
             if isinstance(response, Response):
                 return await self._encode_in_turns(response, handler, header)
         return await self._reply_later(response, handler, header)
 
-    async def _reply_later(self, response: Any, handler: Handler, header: RequestHeader) -> Reply | LateReply:
+    async def _reply_later(self, response: Any, handler: Handler, header: RequestHeader) -> Reply:
         """The reply to a request that waits for something else now, and has left its place to others."""
-        if isinstance(response, Deferred):
-            return self._encode_later(response, handler, header)
         return None if response is None else await self._await_response(response, handler, header)
 
     async def _await_response(
-        self, coroutine: Coroutine[Any, Any, Any], handler: Handler, header: RequestHeader
+        self, awaited: Coroutine[Any, Any, Any] | Deferred[Any], handler: Handler, header: RequestHeader
     ) -> Reply:
         try:
-            response = await coroutine
+            response = await (self._await_deferred(awaited) if isinstance(awaited, Deferred) else awaited)
         except Exception as error:
             response = error_response(handler, error)
         return None if response is None else await self._encode_in_turns(response, handler, header)
+
+    async def _await_deferred(self, response: Deferred[Any]) -> Any:
+        # All the work is done but the wait, which may be dropped.
+        self._begun = False
+        try:
+            if self._closed:
+                raise asyncio.CancelledError
+            return await response
+        finally:
+            # Without effect unless the task was cancelled.
+            response.cancel()
 
     # Encoding
 
@@ -219,37 +236,27 @@ class Dispatcher:
             await finish(handler.metrics.answered_in_steps(response, seconds))
         return reply
 
-    def _later(self, work: Coroutine[Any, Any, Reply | LateReply], *, begun: bool = True) -> LateReply:
+    # Tasks
+
+    def _later(self, work: Coroutine[Any, Any, Reply], *, begun: bool = True) -> LateReply:
         """The reply that a task works on.
 
         A task is not cancelled with its connection: what was begun, such as deleting a topic, is finished.
         """
         self._begun = begun
         task = self._services.loop.create_task(work)
-        parked: LateReply | None = None
 
         def cancel() -> None:
-            if parked is not None:
-                parked.cancel()
-            elif not self._begun:
+            self._closed = True
+            if not self._begun:
                 task.cancel()
 
         outcome: LateReply = Deferred(cancel)
 
-        def resolve(done: asyncio.Task[Reply | LateReply]) -> None:
-            nonlocal parked
+        def resolve(done: asyncio.Task[Reply]) -> None:
             # Cancelled with its connection, or by the end of the loop.
-            if done.cancelled():
-                return
-            result = done.exception() or done.result()
-            if isinstance(result, Deferred):
-                parked = result
-                if outcome.cancelled:
-                    result.cancel()
-                else:
-                    result.then(outcome.resolve)
-            else:
-                outcome.resolve(_reply(result))
+            if not done.cancelled():
+                outcome.resolve(_reply(done.exception() or done.result()))
 
         task.add_done_callback(resolve)
         return outcome

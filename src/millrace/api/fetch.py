@@ -9,11 +9,19 @@ from __future__ import annotations
 
 from millrace.api.context import Context
 from millrace.api.fetch_pace import MAX_BYTES, Pacer
-from millrace.api.fetch_sessions import FINAL_EPOCH, Fetch, Target
+from millrace.api.fetch_sessions import (
+    FINAL_EPOCH,
+    Fetch,
+    Target,
+    Targets,
+    targets_in_steps,
+    targets_of,
+)
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
 from millrace.replication.waiting import ParkedFetch
+from millrace.steps import Steps, finish, slices
 from millrace.timers import Timers
 from millrace.wire.messages.fetch import (
     AbortedTransaction,
@@ -30,30 +38,37 @@ NO_EPOCH = -1
 CONSUMER = -1
 # Few records are copied, so that the whole response leaves in one packet and wakes its reader once.
 COPIED_BYTES = 16 * 1024
+# A fetch of more partitions, its session's included, takes turns with other requests.
+LONG_FETCH_PARTITIONS = 1000
+PARTITIONS_PER_STEP = 50
 
 
-def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
-    session = ctx.session
-    uses_topic_ids = ctx.api_version >= TOPIC_IDS_FROM
-    fetch = ctx.services.fetch_sessions.begin(request, session, uses_topic_ids=uses_topic_ids)
-    pacer = session.pacer
+Response = FetchResponse | Deferred[FetchResponse]
+
+
+def handle(ctx: Context, request: FetchRequest) -> Response | Steps[Response]:
+    if ctx.services.fetch_sessions.size_of(request) > LONG_FETCH_PARTITIONS:
+        return _respond_in_steps(ctx, request)
+    fetch = _begin(ctx, request, targets_of(request))
+    pacer = ctx.session.pacer
     if pacer is not None and request.session_epoch == FINAL_EPOCH and _follower(request) == CONSUMER:
         return _respond_in_pace(ctx, request, fetch, pacer)
     return _respond(ctx, request, fetch, _Reading(ctx, request))
 
 
-def _respond(
-    ctx: Context, request: FetchRequest, fetch: Fetch, reading: _Reading
-) -> FetchResponse | Deferred[FetchResponse]:
-    reading.read_all(fetch.targets)
-    if reading.missing_bytes <= 0 or request.max_wait_ms <= 0 or reading.urgent or not reading.partitions:
-        return fetch.response(reading.results)
+def _begin(ctx: Context, request: FetchRequest, targets: Targets) -> Fetch:
+    uses_topic_ids = ctx.api_version >= TOPIC_IDS_FROM
+    return ctx.services.fetch_sessions.begin(request, targets, ctx.session, uses_topic_ids=uses_topic_ids)
+
+
+def _respond(ctx: Context, request: FetchRequest, fetch: Fetch, reading: _Reading) -> Response:
+    reading.read(fetch.targets)
+    if reading.has_enough(request):
+        return _response(fetch, reading)
     return _Waiting(ctx, request, fetch, reading).response
 
 
-def _respond_in_pace(
-    ctx: Context, request: FetchRequest, fetch: Fetch, pacer: Pacer
-) -> FetchResponse | Deferred[FetchResponse]:
+def _respond_in_pace(ctx: Context, request: FetchRequest, fetch: Fetch, pacer: Pacer) -> Response:
     now = ctx.services.clock.monotonic()
     reading = _Reading(ctx, request, max_bytes=pacer.on_request(len(fetch.targets), now))
     response = _respond(ctx, request, fetch, reading)
@@ -70,6 +85,39 @@ def _respond_later(timers: Timers, seconds: float, response: FetchResponse) -> D
     late: Deferred[FetchResponse] = Deferred(on_cancel=lambda: timers.cancel(late))
     timers.schedule(late, seconds * 1000, lambda: late.resolve(response))
     return late
+
+
+def _response(fetch: Fetch, reading: _Reading) -> FetchResponse:
+    response = fetch.response()
+    fetch.add(response, reading.results)
+    return response
+
+
+# Fetches of many partitions take turns with other requests.
+
+
+def _respond_in_steps(ctx: Context, request: FetchRequest) -> Steps[Response]:
+    targets = yield from targets_in_steps(request)
+    fetch = _begin(ctx, request, targets)
+    reading = _Reading(ctx, request)
+    yield from _read_in_steps(reading, fetch)
+    if reading.has_enough(request):
+        return (yield from _response_in_steps(fetch, reading))
+    return _LongWaiting(ctx, request, fetch, reading).response
+
+
+def _read_in_steps(reading: _Reading, fetch: Fetch) -> Steps[None]:
+    for targets in slices(fetch.targets, PARTITIONS_PER_STEP):
+        reading.read(targets)
+        yield
+
+
+def _response_in_steps(fetch: Fetch, reading: _Reading) -> Steps[FetchResponse]:
+    response = fetch.response()
+    for results in slices(reading.results):
+        fetch.add(response, results)
+        yield
+    return response
 
 
 class _Waiting:
@@ -91,26 +139,53 @@ class _Waiting:
             reading.partitions,
             reading.missing_bytes,
             max_wait_ms,
-            self._respond,
+            self._wake,
             reads_committed=self._request.isolation_level == READ_COMMITTED,
             is_follower=_follower(self._request) != CONSUMER,
         )
 
-    def _respond(self) -> None:
+    def _wake(self) -> None:
         if self.response.cancelled:
             return
         reading = _Reading(self._ctx, self._request)
-        reading.read_all(self._fetch.targets)
-        if self._parked.reads_committed and not reading.urgent:
-            # The end of a transaction reveals the records up to the next open one, which may be few.
-            rest_ms = (self._deadline - self._ctx.services.clock.monotonic()) * 1000
-            if reading.missing_bytes > 0 and rest_ms > 0:
-                self._park(reading, rest_ms)
-                return
-        self.response.resolve(self._fetch.response(reading.results))
+        reading.read(self._fetch.targets)
+        if not self._parks_again(reading):
+            self.response.resolve(_response(self._fetch, reading))
+
+    def _parks_again(self, reading: _Reading) -> bool:
+        """Wait on, if the end of a transaction has woken this fetch and revealed too few records."""
+        rest_ms = (self._deadline - self._ctx.services.clock.monotonic()) * 1000
+        if not self._parked.reads_committed or reading.urgent or reading.missing_bytes <= 0 or rest_ms <= 0:
+            return False
+        self._park(reading, rest_ms)
+        return True
 
     def _cancel(self) -> None:
         self._parked.cancel()
+
+
+class _LongWaiting(_Waiting):
+    """The same for many partitions. Its turn comes when few other long requests are under way."""
+
+    __slots__ = ()
+
+    def _wake(self) -> None:
+        self._ctx.services.loop.create_task(self._wake_in_turns())
+
+    async def _wake_in_turns(self) -> None:
+        try:
+            async with self._ctx.services.long_requests:
+                if self.response.cancelled:
+                    return
+                reading = _Reading(self._ctx, self._request)
+                await finish(_read_in_steps(reading, self._fetch))
+                if self.response.cancelled or self._parks_again(reading):
+                    return
+                response = await finish(_response_in_steps(self._fetch, reading))
+        except Exception as error:
+            self.response.fail(error)
+        else:
+            self.response.resolve(response)
 
 
 class _Reading:
@@ -145,7 +220,11 @@ class _Reading:
         self.urgent = False
         """Whether the response must not wait for more bytes."""
 
-    def read_all(self, targets: list[Target]) -> None:
+    def has_enough(self, request: FetchRequest) -> bool:
+        """Whether the response does not wait for more records."""
+        return self.missing_bytes <= 0 or request.max_wait_ms <= 0 or self.urgent or not self.partitions
+
+    def read(self, targets: list[Target]) -> None:
         for target in targets:
             try:
                 data = self._read(target)

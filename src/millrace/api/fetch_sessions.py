@@ -13,11 +13,13 @@ from collections.abc import Iterable, Iterator
 
 from millrace.clock import Clock
 from millrace.errors import Error, KafkaError
+from millrace.steps import Steps, slices
 from millrace.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     ForgottenTopic,
     PartitionData,
 )
@@ -60,14 +62,47 @@ class Target:
         return news
 
 
+Targets = dict[Key, Target]
+Result = tuple[Target, PartitionData]
+
+
+def targets_of(request: FetchRequest) -> Targets:
+    """The partitions that a request names. The last mention of a partition counts, as in Kafka."""
+    targets: Targets = {}
+    for topic in request.topics:
+        _add_targets(targets, topic, topic.partitions)
+    return targets
+
+
+def targets_in_steps(request: FetchRequest) -> Steps[Targets]:
+    """The same for long requests."""
+    targets: Targets = {}
+    for topic in request.topics:
+        for partitions in slices(topic.partitions):
+            _add_targets(targets, topic, partitions)
+            yield
+    return targets
+
+
+def _add_targets(targets: Targets, topic: FetchTopic, partitions: list[FetchPartition]) -> None:
+    for partition in partitions:
+        target = Target(topic.topic, topic.topic_id, partition)
+        targets[target.key] = target
+
+
 class Fetch:
     """The partitions of one request. Without a session, the response has all of them."""
 
     def __init__(self, targets: Iterable[Target]) -> None:
         self.targets: list[Target] = list(targets)
 
-    def response(self, results: list[tuple[Target, PartitionData]]) -> FetchResponse:
-        return FetchResponse(session_id=NO_SESSION, responses=_by_topic(results))
+    def response(self) -> FetchResponse:
+        """An empty response."""
+        return FetchResponse(session_id=NO_SESSION, responses=[])
+
+    def add(self, response: FetchResponse, results: list[Result]) -> None:
+        """Add partitions that were read, in the order of `targets`."""
+        _add(response.responses, results)
 
 
 class SessionFetch(Fetch):
@@ -78,14 +113,17 @@ class SessionFetch(Fetch):
         self._session = session
         self._everything = everything
 
-    def response(self, results: list[tuple[Target, PartitionData]]) -> FetchResponse:
+    def response(self) -> FetchResponse:
+        return FetchResponse(session_id=self._session.session_id, responses=[])
+
+    def add(self, response: FetchResponse, results: list[Result]) -> None:
         session = self._session
         news = [(target, data) for target, data in results if target.is_news(data) or self._everything]
         for target, data in news:
             # Partitions that had data move to the end: each gets its turn within max.bytes.
             if data.records and target.key in session.targets:
                 session.targets.move_to_end(target.key)
-        return FetchResponse(session_id=session.session_id, responses=_by_topic(news))
+        _add(response.responses, news)
 
 
 class Session:
@@ -93,12 +131,12 @@ class Session:
 
     __slots__ = ("_client", "epoch", "last_used_ms", "session_id", "targets", "uses_topic_ids")
 
-    def __init__(self, session_id: int, targets: Iterable[Target], uses_topic_ids: bool) -> None:
+    def __init__(self, session_id: int, targets: Targets, uses_topic_ids: bool) -> None:
         self.session_id = session_id
         self.epoch = 1
         self.last_used_ms = 0
         self.uses_topic_ids = uses_topic_ids
-        self.targets: OrderedDict[Key, Target] = OrderedDict((target.key, target) for target in targets)
+        self.targets: OrderedDict[Key, Target] = OrderedDict(targets)
         self._client: weakref.ref[object] | None = None
 
     @property
@@ -110,14 +148,14 @@ class Session:
         self._client = weakref.ref(client)
         self.last_used_ms = now_ms
 
-    def update(self, request: FetchRequest) -> None:
-        for key, target in _targets(request).items():
+    def update(self, targets: Targets, forgotten: list[ForgottenTopic]) -> None:
+        for key, target in targets.items():
             known = self.targets.get(key)
             if known is None:
                 self.targets[key] = target
             else:
                 known.partition = target.partition
-        for key in _forgotten(request.forgotten_topics_data):
+        for key in _forgotten(forgotten):
             self.targets.pop(key, None)
 
 
@@ -141,23 +179,32 @@ class FetchSessions:
         """Partitions of all sessions."""
         return self._partitions
 
-    def begin(self, request: FetchRequest, client: object, *, uses_topic_ids: bool) -> Fetch:
-        """The partitions of `request`, by itself or within its session. `client` lives as its connection."""
+    def size_of(self, request: FetchRequest) -> int:
+        """The number of partitions in the request and in its session."""
+        size = sum(len(topic.partitions) for topic in request.topics)
+        session = self._sessions.get(request.session_id)
+        return size if session is None else size + len(session.targets)
+
+    def begin(
+        self, request: FetchRequest, targets: Targets, client: object, *, uses_topic_ids: bool
+    ) -> Fetch:
+        """A request for `targets`, by itself or within its session. `client` lives as its connection."""
         epoch = request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if ended := self._sessions.get(request.session_id):
                 self._remove(ended)
-            targets = list(_targets(request).values())
             session = self._create(targets, client, uses_topic_ids) if epoch == INITIAL_EPOCH else None
-            return SessionFetch(session, everything=True) if session else Fetch(targets)
-        session = self._continue(request, client, uses_topic_ids)
+            return SessionFetch(session, everything=True) if session else Fetch(targets.values())
+        session = self._continue(request, targets, client, uses_topic_ids)
         if not session.targets:
             # An empty session would only take a slot.
             self._remove(session)
             return Fetch(())
         return SessionFetch(session, everything=False)
 
-    def _continue(self, request: FetchRequest, client: object, uses_topic_ids: bool) -> Session:
+    def _continue(
+        self, request: FetchRequest, targets: Targets, client: object, uses_topic_ids: bool
+    ) -> Session:
         session = self._sessions.get(request.session_id)
         if session is None:
             raise KafkaError(Error.FETCH_SESSION_ID_NOT_FOUND)
@@ -166,20 +213,20 @@ class FetchSessions:
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(Error.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
-        if request.topics or request.forgotten_topics_data:
-            self._update(session, request)
+        if targets or request.forgotten_topics_data:
+            self._update(session, targets, request.forgotten_topics_data)
         self._use(session, client)
         return session
 
-    def _update(self, session: Session, request: FetchRequest) -> None:
+    def _update(self, session: Session, targets: Targets, forgotten: list[ForgottenTopic]) -> None:
         """Change the partitions of a session. If it grows too large, it ends and its client begins again."""
         self._remove(session)
-        session.update(request)
+        session.update(targets, forgotten)
         if not self._make_room(len(session.targets)):
             raise KafkaError(Error.FETCH_SESSION_ID_NOT_FOUND)
         self._add(session)
 
-    def _create(self, targets: list[Target], client: object, uses_topic_ids: bool) -> Session | None:
+    def _create(self, targets: Targets, client: object, uses_topic_ids: bool) -> Session | None:
         """A new session, unless the sessions that exist are worth more."""
         if not targets or not self._make_room(len(targets)):
             return None
@@ -235,28 +282,17 @@ class FetchSessions:
         self._sessions.move_to_end(session.session_id)
 
 
-def _targets(request: FetchRequest) -> dict[Key, Target]:
-    """The partitions that a request names. The last mention of a partition counts, as in Kafka."""
-    targets: dict[Key, Target] = {}
-    for topic in request.topics:
-        for partition in topic.partitions:
-            target = Target(topic.topic, topic.topic_id, partition)
-            targets[target.key] = target
-    return targets
-
-
 def _forgotten(topics: list[ForgottenTopic]) -> Iterable[Key]:
     for topic in topics:
         for index in topic.partitions:
             yield topic.topic, topic.topic_id, index
 
 
-def _by_topic(results: list[tuple[Target, PartitionData]]) -> list[FetchableTopicResponse]:
-    topics: list[FetchableTopicResponse] = []
+def _add(topics: list[FetchableTopicResponse], results: list[Result]) -> None:
+    """Add partitions to the last topic, or to new ones."""
+    last = topics[-1] if topics else None
     for target, data in results:
-        last = topics[-1] if topics else None
         if last is None or last.topic != target.topic or last.topic_id != target.topic_id:
             last = FetchableTopicResponse(topic=target.topic, topic_id=target.topic_id, partitions=[])
             topics.append(last)
         last.partitions.append(data)
-    return topics
