@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from millrace import __version__
 from millrace.cli.terminal.options import KafkaCommand, Target, broker_options, parse_pairs
 
 
@@ -17,6 +18,7 @@ class TopologyGroup(click.Group):
 
 
 @click.group("topology", cls=TopologyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="millrace %(version)s")
 def command() -> None:
     """Run topologies of spouts and bolts over the log."""
 
