@@ -27,7 +27,6 @@ NOT_YET = (
     "tests/groups/",
     "tests/pipelines/",
     "tests/storage/",
-    "tests/txn/",
 )
 
 PREFER = {

@@ -69,7 +69,7 @@ def test_a_damaged_file_is_named(log_dir: LogDir) -> None:
         ProducerIds(log_dir)
 
 
-def test_ids_that_somebody_has_are_not_given(log_dir: LogDir) -> None:
+def test_ids_in_use_are_not_assigned_again(log_dir: LogDir) -> None:
     ids = new_ids(log_dir)
     first = ids.allocate()
     ids.skip_past(first)

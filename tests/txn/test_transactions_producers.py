@@ -144,7 +144,7 @@ def test_a_producer_that_goes_on_without_epochs_gets_a_new_id_and_may_ask_again(
     assert coordinator.init(expected=worn) == fresh
 
 
-def test_the_last_epoch_fences_a_producer_and_is_given_to_nobody(coordinator: Coordinator) -> None:
+def test_the_last_epoch_fences_a_producer_and_is_never_assigned(coordinator: Coordinator) -> None:
     worn = coordinator.use_up_epochs()
     coordinator.add(worn, ("t", 0))
     coordinator.produce(worn, "t", b"lost")

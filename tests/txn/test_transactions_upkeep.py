@@ -1,4 +1,4 @@
-"""Transactions that take too long, ids that nobody uses, and records of the state log."""
+"""Transactions that take too long, unused ids, and records of the state log."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def test_an_abort_that_fails_is_tried_again(coordinator: Coordinator, disk: Faul
     assert coordinator.state() is State.COMPLETE_ABORT
 
 
-def test_ids_that_nobody_uses_are_forgotten(coordinator: Coordinator) -> None:
+def test_unused_ids_are_forgotten(coordinator: Coordinator) -> None:
     for transactional_id in ("empty", "committed", "open"):
         producer = coordinator.init(transactional_id, timeout_ms=900_000)
         if transactional_id != "empty":
