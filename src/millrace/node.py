@@ -31,6 +31,7 @@ from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.replication.reconciler import Reconciler
 from millrace.replication.upkeep import Upkeep
 from millrace.replication.waiting import Woken
+from millrace.security.authorizer import Authorizer
 from millrace.storage.cleaner import Cleaner
 from millrace.storage.inspector import Inspector
 from millrace.storage.log_dir import LogDir
@@ -71,7 +72,7 @@ class Node:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
     _loading: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
 
-    def services(self, memory: RequestMemory) -> Services:
+    def services(self, memory: RequestMemory, authorizer: Authorizer | None = None) -> Services:
         """The parts that handlers use. Frames of long requests are counted in `memory`."""
         return Services(
             config=self.config,
@@ -89,6 +90,7 @@ class Node:
             long_requests=LongRequests(memory),
             run_in_thread=self.run_in_thread,
             api_versions=offered_versions(),
+            authorizer=authorizer,
         )
 
     # Starting

@@ -1,6 +1,7 @@
 """The handlers of a broker, on real metadata and real logs, without a network."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from millrace.api import HANDLERS_BY_KEY
@@ -9,6 +10,7 @@ from millrace.api.dispatch import Dispatcher, Interceptor
 from millrace.cluster.image import ClusterImage
 from millrace.config import Listener
 from millrace.net.buffers import FrameBuffers
+from millrace.security.authorizer import Authorizer
 from millrace.wire.frames import RequestHeader
 
 from ..node import Node
@@ -48,6 +50,9 @@ class Api:
         """The surroundings of a request of this client."""
         header = RequestHeader(0, self.api_version, 1, self.client_id)
         return Context(self.services, self.session, header, self.api_version)
+
+    def authorize_with(self, authorizer: Authorizer | None) -> None:
+        self.services = replace(self.services, authorizer=authorizer)
 
     def dispatcher(self, interceptors: Mapping[int, Interceptor] | None = None) -> Dispatcher:
         return Dispatcher(self.services, self.session, HANDLERS_BY_KEY, interceptors or {})

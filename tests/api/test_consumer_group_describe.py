@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe: groups of the consumer protocol, and what is said of others."""
 
 from millrace.errors import Error
-from millrace.security import operations
+from millrace.security.operations import ALL, ResourceType
 from millrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from millrace.wire.messages.describe_groups import DescribeGroupsRequest
 from millrace.wire.messages.list_groups import ListGroupsRequest
@@ -25,7 +25,7 @@ def test_a_group_with_its_members(call: Call, api: Api) -> None:
     (group,) = call(request).groups
     assert (group.error_code, group.group_state, group.assignor_name) == (Error.NONE, "Stable", "range")
     assert (group.group_epoch, group.assignment_epoch) == (1, 1)
-    assert group.authorized_operations == operations.ALL_ON_GROUP
+    assert group.authorized_operations == ALL[ResourceType.GROUP]
     (member,) = group.members
     assert (member.member_id, member.instance_id, member.rack_id) == ("me", "one", "rack")
     assert (member.client_id, member.client_host) == ("reader", "/127.0.0.1")

@@ -3,7 +3,8 @@
 import pytest
 
 from millrace.errors import Error
-from millrace.security.operations import ALL_ON_GROUP, NOT_ASKED
+from millrace.security import operations
+from millrace.security.operations import ResourceType
 from millrace.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from millrace.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -68,6 +69,6 @@ def test_offsets_without_members_are_an_empty_group(talk: Talk) -> None:
 def test_operations_are_told_when_asked_for(talk: Talk) -> None:
     talk.enter()
     (group,) = describe(talk, 6, GROUP)
-    assert group.authorized_operations == NOT_ASKED
+    assert group.authorized_operations == -(1 << 31)
     (group,) = describe(talk, 6, GROUP, include_authorized_operations=True)
-    assert group.authorized_operations == ALL_ON_GROUP
+    assert group.authorized_operations == operations.ALL[ResourceType.GROUP]

@@ -49,7 +49,25 @@ from millrace.api import (
     txn_offset_commit,
     write_txn_markers,
 )
+from millrace.api.authorization import (
+    AS_REPLICA_OF_FETCH,
+    IDEMPOTENT_PRODUCER,
+    ON_COORDINATED_KEY,
+    ON_COORDINATED_KEYS,
+    PUBLIC,
+    READ_FETCHED,
+    Within,
+    needs,
+    on_cluster,
+    on_configs,
+    on_group,
+    on_groups,
+    on_topics,
+    on_transactional_id,
+    on_transactional_ids,
+)
 from millrace.api.dispatch import Handler
+from millrace.security.operations import Operation, ResourceType
 from millrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from millrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from millrace.wire.messages.alter_configs import AlterConfigsRequest
@@ -96,52 +114,197 @@ from millrace.wire.messages.sync_group import SyncGroupRequest
 from millrace.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from millrace.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 
+READ, WRITE, CREATE = Operation.READ, Operation.WRITE, Operation.CREATE
+DELETE, ALTER, DESCRIBE = Operation.DELETE, Operation.ALTER, Operation.DESCRIBE
+CLUSTER_ACTION = Operation.CLUSTER_ACTION
+DESCRIBE_CONFIGS, ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
+TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
+
 HANDLERS = (
-    Handler(ProduceRequest, produce.handle, 3, 13),
-    Handler(FetchRequest, fetch.handle, 4, 18),
-    Handler(ListOffsetsRequest, list_offsets.handle, 1, 11),
-    Handler(MetadataRequest, metadata.handle, 0, 13),
-    Handler(FindCoordinatorRequest, find_coordinator.handle, 0, 6),
-    Handler(JoinGroupRequest, join_group.handle, 0, 9),
-    Handler(SyncGroupRequest, sync_group.handle, 0, 5),
-    Handler(HeartbeatRequest, heartbeat.handle, 0, 4),
-    Handler(LeaveGroupRequest, leave_group.handle, 0, 5),
-    Handler(OffsetCommitRequest, offset_commit.handle, 2, 10),
-    Handler(OffsetFetchRequest, offset_fetch.handle, 1, 10),
-    Handler(OffsetDeleteRequest, offset_delete.handle, 0, 0),
-    Handler(DescribeGroupsRequest, describe_groups.handle, 0, 6),
-    Handler(DeleteGroupsRequest, delete_groups.handle, 0, 2),
-    Handler(ListGroupsRequest, list_groups.handle, 0, 5),
-    Handler(ApiVersionsRequest, api_versions.handle, 0, 4),
-    Handler(CreateTopicsRequest, create_topics.handle, 2, 7),
-    Handler(DeleteTopicsRequest, delete_topics.handle, 1, 6),
-    Handler(DeleteRecordsRequest, delete_records.handle, 0, 2),
-    Handler(InitProducerIdRequest, init_producer_id.handle, 0, 5),
-    Handler(OffsetForLeaderEpochRequest, offset_for_leader_epoch.handle, 2, 4),
-    Handler(AddPartitionsToTxnRequest, add_partitions_to_txn.handle, 0, 5),
-    Handler(AddOffsetsToTxnRequest, add_offsets_to_txn.handle, 0, 4),
-    Handler(EndTxnRequest, end_txn.handle, 0, 5),
-    Handler(WriteTxnMarkersRequest, write_txn_markers.handle, 1, 2),
-    Handler(TxnOffsetCommitRequest, txn_offset_commit.handle, 0, 5),
-    Handler(DescribeAclsRequest, describe_acls.handle, 1, 3),
-    Handler(CreateAclsRequest, create_acls.handle, 1, 3),
-    Handler(DeleteAclsRequest, delete_acls.handle, 1, 3),
-    Handler(DescribeConfigsRequest, describe_configs.handle, 1, 4),
-    Handler(AlterConfigsRequest, alter_configs.handle, 0, 2),
-    Handler(DescribeLogDirsRequest, describe_log_dirs.handle, 1, 5),
-    Handler(CreatePartitionsRequest, create_partitions.handle, 0, 3),
-    Handler(ElectLeadersRequest, elect_leaders.handle, 0, 2),
-    Handler(IncrementalAlterConfigsRequest, incremental_alter_configs.handle, 0, 1),
-    Handler(AlterPartitionReassignmentsRequest, alter_partition_reassignments.handle, 0, 1),
-    Handler(ListPartitionReassignmentsRequest, list_partition_reassignments.handle, 0, 0),
-    Handler(ConsumerGroupHeartbeatRequest, consumer_group_heartbeat.handle, 0, 1),
-    Handler(ConsumerGroupDescribeRequest, consumer_group_describe.handle, 0, 1),
-    Handler(DescribeClusterRequest, describe_cluster.handle, 0, 2),
-    Handler(DescribeProducersRequest, describe_producers.handle, 0, 0),
-    Handler(DescribeTransactionsRequest, describe_transactions.handle, 0, 0),
-    Handler(ListTransactionsRequest, list_transactions.handle, 0, 2),
-    Handler(ListConfigResourcesRequest, list_config_resources.handle, 0, 1),
-    Handler(DescribeTopicPartitionsRequest, describe_topic_partitions.handle, 0, 0),
+    Handler(
+        ProduceRequest,
+        produce.handle,
+        3,
+        13,
+        authorize=needs(on_transactional_id(WRITE), on_topics(WRITE, "topic_data")),
+    ),
+    Handler(FetchRequest, fetch.handle, 4, 18, authorize=needs(AS_REPLICA_OF_FETCH, READ_FETCHED)),
+    Handler(ListOffsetsRequest, list_offsets.handle, 1, 11, authorize=needs(on_topics(DESCRIBE))),
+    Handler(
+        MetadataRequest,
+        metadata.handle,
+        0,
+        13,
+        authorize=needs(on_topics(DESCRIBE), Within(DESCRIBE, TOPIC), Within(CREATE, TOPIC)),
+    ),
+    Handler(
+        FindCoordinatorRequest,
+        find_coordinator.handle,
+        0,
+        6,
+        authorize=needs(ON_COORDINATED_KEY, ON_COORDINATED_KEYS),
+    ),
+    Handler(JoinGroupRequest, join_group.handle, 0, 9, authorize=needs(on_group(READ))),
+    Handler(SyncGroupRequest, sync_group.handle, 0, 5, authorize=needs(on_group(READ))),
+    Handler(HeartbeatRequest, heartbeat.handle, 0, 4, authorize=needs(on_group(READ))),
+    Handler(LeaveGroupRequest, leave_group.handle, 0, 5, authorize=needs(on_group(READ))),
+    Handler(
+        OffsetCommitRequest, offset_commit.handle, 2, 10, authorize=needs(on_group(READ), on_topics(READ))
+    ),
+    Handler(
+        OffsetFetchRequest,
+        offset_fetch.handle,
+        1,
+        10,
+        authorize=needs(on_group(DESCRIBE), on_groups(DESCRIBE, "groups"), Within(DESCRIBE, TOPIC)),
+    ),
+    Handler(
+        OffsetDeleteRequest, offset_delete.handle, 0, 0, authorize=needs(on_group(DELETE), on_topics(READ))
+    ),
+    Handler(
+        DescribeGroupsRequest, describe_groups.handle, 0, 6, authorize=needs(on_groups(DESCRIBE, "groups"))
+    ),
+    Handler(
+        DeleteGroupsRequest, delete_groups.handle, 0, 2, authorize=needs(on_groups(DELETE, "groups_names"))
+    ),
+    Handler(ListGroupsRequest, list_groups.handle, 0, 5, authorize=needs(Within(DESCRIBE, GROUP))),
+    Handler(ApiVersionsRequest, api_versions.handle, 0, 4, authorize=PUBLIC),
+    Handler(
+        CreateTopicsRequest,
+        create_topics.handle,
+        2,
+        7,
+        authorize=needs(on_topics(CREATE, or_on_cluster=True)),
+    ),
+    Handler(
+        DeleteTopicsRequest,
+        delete_topics.handle,
+        1,
+        6,
+        authorize=needs(on_topics(DELETE), on_topics(DELETE, "topic_names")),
+    ),
+    Handler(DeleteRecordsRequest, delete_records.handle, 0, 2, authorize=needs(on_topics(DELETE))),
+    Handler(
+        InitProducerIdRequest,
+        init_producer_id.handle,
+        0,
+        5,
+        authorize=needs(on_transactional_id(WRITE), IDEMPOTENT_PRODUCER),
+    ),
+    Handler(
+        OffsetForLeaderEpochRequest,
+        offset_for_leader_epoch.handle,
+        2,
+        4,
+        authorize=needs(on_topics(DESCRIBE)),
+    ),
+    Handler(
+        AddPartitionsToTxnRequest,
+        add_partitions_to_txn.handle,
+        0,
+        5,
+        authorize=needs(
+            on_transactional_id(WRITE, "v3_and_below_transactional_id"),
+            on_cluster(CLUSTER_ACTION, since=4),
+            Within(WRITE, TOPIC),
+        ),
+    ),
+    Handler(
+        AddOffsetsToTxnRequest,
+        add_offsets_to_txn.handle,
+        0,
+        4,
+        authorize=needs(on_transactional_id(WRITE), on_group(READ)),
+    ),
+    Handler(EndTxnRequest, end_txn.handle, 0, 5, authorize=needs(on_transactional_id(WRITE))),
+    Handler(
+        WriteTxnMarkersRequest, write_txn_markers.handle, 1, 2, authorize=needs(on_cluster(CLUSTER_ACTION))
+    ),
+    Handler(
+        TxnOffsetCommitRequest,
+        txn_offset_commit.handle,
+        0,
+        5,
+        authorize=needs(on_transactional_id(WRITE), on_group(READ), on_topics(READ)),
+    ),
+    Handler(DescribeAclsRequest, describe_acls.handle, 1, 3, authorize=needs(on_cluster(DESCRIBE))),
+    Handler(CreateAclsRequest, create_acls.handle, 1, 3, authorize=needs(on_cluster(ALTER))),
+    Handler(DeleteAclsRequest, delete_acls.handle, 1, 3, authorize=needs(on_cluster(ALTER))),
+    Handler(
+        DescribeConfigsRequest, describe_configs.handle, 1, 4, authorize=needs(on_configs(DESCRIBE_CONFIGS))
+    ),
+    Handler(AlterConfigsRequest, alter_configs.handle, 0, 2, authorize=needs(on_configs(ALTER_CONFIGS))),
+    Handler(DescribeLogDirsRequest, describe_log_dirs.handle, 1, 5, authorize=needs(on_cluster(DESCRIBE))),
+    Handler(CreatePartitionsRequest, create_partitions.handle, 0, 3, authorize=needs(on_topics(ALTER))),
+    Handler(ElectLeadersRequest, elect_leaders.handle, 0, 2, authorize=needs(on_cluster(ALTER))),
+    Handler(
+        IncrementalAlterConfigsRequest,
+        incremental_alter_configs.handle,
+        0,
+        1,
+        authorize=needs(on_configs(ALTER_CONFIGS)),
+    ),
+    Handler(
+        AlterPartitionReassignmentsRequest,
+        alter_partition_reassignments.handle,
+        0,
+        1,
+        authorize=needs(on_cluster(ALTER)),
+    ),
+    Handler(
+        ListPartitionReassignmentsRequest,
+        list_partition_reassignments.handle,
+        0,
+        0,
+        authorize=needs(on_cluster(DESCRIBE)),
+    ),
+    Handler(
+        ConsumerGroupHeartbeatRequest,
+        consumer_group_heartbeat.handle,
+        0,
+        1,
+        authorize=needs(on_group(READ), Within(DESCRIBE, TOPIC)),
+    ),
+    Handler(
+        ConsumerGroupDescribeRequest,
+        consumer_group_describe.handle,
+        0,
+        1,
+        authorize=needs(on_groups(DESCRIBE, "group_ids"), Within(DESCRIBE, TOPIC)),
+    ),
+    Handler(
+        DescribeClusterRequest, describe_cluster.handle, 0, 2, authorize=needs(Within(DESCRIBE, CLUSTER))
+    ),
+    Handler(DescribeProducersRequest, describe_producers.handle, 0, 0, authorize=needs(on_topics(READ))),
+    Handler(
+        DescribeTransactionsRequest,
+        describe_transactions.handle,
+        0,
+        0,
+        authorize=needs(on_transactional_ids(DESCRIBE, "transactional_ids"), Within(DESCRIBE, TOPIC)),
+    ),
+    Handler(
+        ListTransactionsRequest,
+        list_transactions.handle,
+        0,
+        2,
+        authorize=needs(Within(DESCRIBE, TRANSACTIONAL_ID)),
+    ),
+    Handler(
+        ListConfigResourcesRequest,
+        list_config_resources.handle,
+        0,
+        1,
+        authorize=needs(on_cluster(DESCRIBE_CONFIGS)),
+    ),
+    Handler(
+        DescribeTopicPartitionsRequest,
+        describe_topic_partitions.handle,
+        0,
+        0,
+        authorize=needs(on_topics(DESCRIBE), Within(DESCRIBE, TOPIC)),
+    ),
 )
 """Drives dispatch and ApiVersions; nothing else lists the APIs."""
 

@@ -14,6 +14,8 @@ from millrace.api.context import Context
 from millrace.cluster.image import INTERNAL_TOPICS
 from millrace.deferred import Eventual, gather
 from millrace.errors import Error, KafkaError
+from millrace.security.authorizer import Resource
+from millrace.security.operations import Operation, ResourceType
 from millrace.steps import Steps, each
 from millrace.txn.transaction_state import (
     EPOCH_PER_TRANSACTION,
@@ -93,7 +95,10 @@ def _failed(results: TopicResults, error: KafkaError) -> TopicResults:
 
 
 def _refusal(ctx: Context, topic: str, partition: int) -> Error:
-    if ctx.api_version < SEVERAL_TRANSACTIONS_FROM and topic in INTERNAL_TOPICS:
+    is_client = ctx.api_version < SEVERAL_TRANSACTIONS_FROM
+    if is_client and not ctx.allows(Operation.WRITE, Resource(ResourceType.TOPIC, topic)):
+        return Error.TOPIC_AUTHORIZATION_FAILED
+    if is_client and topic in INTERNAL_TOPICS:
         # Only coordinators write there; a group's offsets are added with AddOffsetsToTxn.
         return Error.TOPIC_AUTHORIZATION_FAILED
     known = ctx.image.topics.get(topic)

@@ -9,7 +9,8 @@ from millrace.errors import Error, KafkaError
 from millrace.groups.assignors.spec import Partition
 from millrace.groups.consumer import ConsumerGroup
 from millrace.groups.consumer_member import ConsumerMember, by_topic
-from millrace.security import operations
+from millrace.security.authorizer import Resource
+from millrace.security.operations import Operation, ResourceType
 from millrace.steps import Steps, each
 from millrace.wire.messages.consumer_group_describe import (
     Assignment,
@@ -27,7 +28,8 @@ def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> Steps[Consume
     def describe(group_id: str) -> DescribedGroup:
         described = _describe(ctx, group_id)
         if request.include_authorized_operations and not described.error_code:
-            described.authorized_operations = operations.ALL_ON_GROUP
+            group = Resource(ResourceType.GROUP, group_id)
+            described.authorized_operations = ctx.authorized_operations(group)
         return described
 
     # A group that is named twice is described once: its description may be long.
@@ -42,6 +44,7 @@ def _describe(ctx: Context, group_id: str) -> DescribedGroup:
         group = ctx.services.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        _check_may_see_topics(ctx, group)
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.error, error_message=error.message)
     return DescribedGroup(
@@ -52,6 +55,15 @@ def _describe(ctx: Context, group_id: str) -> DescribedGroup:
         assignor_name=ctx.services.groups.consumer.assignor_name(group),
         members=[_member(ctx, group, member) for member in group.members.values()],
     )
+
+
+def _check_may_see_topics(ctx: Context, group: ConsumerGroup) -> None:
+    for topic in group.subscribed_topics():
+        if not ctx.allows(Operation.DESCRIBE, Resource(ResourceType.TOPIC, topic)):
+            raise KafkaError(
+                Error.TOPIC_AUTHORIZATION_FAILED,
+                "The client may not describe all topics of the group.",
+            )
 
 
 def _member(ctx: Context, group: ConsumerGroup, member: ConsumerMember) -> Member:

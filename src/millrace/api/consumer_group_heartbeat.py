@@ -6,10 +6,13 @@ from collections.abc import Collection
 
 from millrace.api.context import Context
 from millrace.deferred import Eventual
+from millrace.errors import Error, KafkaError
 from millrace.groups.assignors.spec import Partition
 from millrace.groups.consumer_member import by_topic
 from millrace.groups.consumer_request import Heartbeat
 from millrace.groups.group import Client
+from millrace.security.authorizer import Resource
+from millrace.security.operations import Operation, ResourceType
 from millrace.wire.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -21,6 +24,9 @@ OWN_IDS_FROM = 1
 
 
 def handle(ctx: Context, request: ConsumerGroupHeartbeatRequest) -> Eventual[ConsumerGroupHeartbeatResponse]:
+    for topic in request.subscribed_topic_names or ():
+        if not ctx.allows(Operation.DESCRIBE, Resource(ResourceType.TOPIC, topic)):
+            raise KafkaError(Error.TOPIC_AUTHORIZATION_FAILED)
     heartbeat = Heartbeat(
         group_id=request.group_id,
         member_id=request.member_id,

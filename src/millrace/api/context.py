@@ -18,6 +18,8 @@ from millrace.groups.coordinator import Groups
 from millrace.metrics import Metrics
 from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.replication.waiting import Woken
+from millrace.security.authorizer import ANONYMOUS, Authorizer, Principal, Resource
+from millrace.security.operations import ALL, SUPPORTED, Operation
 from millrace.storage.inspector import Inspector
 from millrace.txn.coordinator import Transactions
 from millrace.txn.producer_ids import ProducerIds
@@ -44,6 +46,8 @@ class Services:
     run_in_thread: Callable[[Callable[[], object]], asyncio.Future[object]]
     api_versions: tuple[tuple[int, int, int], ...] = field(default=(), repr=False)
     """The APIs that the broker offers: key, lowest and highest version."""
+    authorizer: Authorizer | None = None
+    """Without one, every principal may perform every operation."""
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -52,6 +56,7 @@ class Session:
 
     listener: Listener
     client_host: str = ""
+    principal: Principal = ANONYMOUS
     pacer: Pacer | None = None
 
 
@@ -66,6 +71,22 @@ class Context(NamedTuple):
     @property
     def client_id(self) -> str | None:
         return self.header.client_id
+
+    def allows(self, operation: Operation, resource: Resource) -> bool:
+        """Whether the client may perform an operation on a resource."""
+        authorizer, session = self.services.authorizer, self.session
+        return authorizer is None or authorizer.allows(
+            session.principal, session.client_host, operation, resource
+        )
+
+    def authorized_operations(self, resource: Resource) -> int:
+        """The operations that the client may perform on a resource, as a bit field."""
+        if self.services.authorizer is None:
+            return ALL[resource.kind]
+        if not self.allows(Operation.DESCRIBE, resource):
+            return 0
+        allowed = (operation for operation in SUPPORTED[resource.kind] if self.allows(operation, resource))
+        return sum(1 << operation for operation in allowed)
 
     @property
     def image(self) -> ClusterImage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
-from millrace.security import operations
+from millrace.security.authorizer import CLUSTER
 from millrace.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -34,5 +34,5 @@ def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResp
         ],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = operations.ALL_ON_CLUSTER
+        response.cluster_authorized_operations = ctx.authorized_operations(CLUSTER)
     return response

@@ -8,7 +8,8 @@ from __future__ import annotations
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic import ClassicGroup, State
-from millrace.security.operations import ALL_ON_GROUP
+from millrace.security.authorizer import Resource
+from millrace.security.operations import ResourceType
 from millrace.steps import Steps, each
 from millrace.wire.messages.describe_groups import (
     DescribedGroup,
@@ -24,7 +25,8 @@ def handle(ctx: Context, request: DescribeGroupsRequest) -> Steps[DescribeGroups
     def describe_one(group_id: str) -> DescribedGroup:
         described = _find_and_describe(ctx, group_id)
         if request.include_authorized_operations and not described.error_code:
-            described.authorized_operations = ALL_ON_GROUP
+            group = Resource(ResourceType.GROUP, group_id)
+            described.authorized_operations = ctx.authorized_operations(group)
         return described
 
     # A group that is named twice is described once: its description may be long.

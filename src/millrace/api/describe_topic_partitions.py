@@ -8,7 +8,8 @@ from millrace.api.context import Context
 from millrace.cluster.image import NO_LEADER, ClusterImage, TopicImage
 from millrace.cluster.topic_rules import check_topic_name
 from millrace.errors import Error, KafkaError
-from millrace.security import operations
+from millrace.security.authorizer import Resource
+from millrace.security.operations import Operation, ResourceType
 from millrace.steps import Steps, each
 from millrace.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -24,7 +25,7 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> Steps[Descr
     if cursor is not None and cursor.partition_index < 0:
         return _refused(request)
     image = ctx.image
-    names = {topic.name for topic in request.topics} or set(image.topics)
+    names = {topic.name for topic in request.topics} or {name for name in image.topics if _may_see(ctx, name)}
     room = max(1, min(request.response_partition_limit, ctx.services.config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     for name in sorted(names):
@@ -35,7 +36,7 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> Steps[Descr
             response.next_cursor = Cursor(topic_name=name)
             break
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
-        described = yield from _describe(image, name, first, room)
+        described = yield from _describe(ctx, image, name, first, room)
         response.topics.append(described)
         room -= len(described.partitions)
         after = first + len(described.partitions)
@@ -55,8 +56,12 @@ def _refused(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitions
     )
 
 
+def _may_see(ctx: Context, name: str) -> bool:
+    return ctx.allows(Operation.DESCRIBE, Resource(ResourceType.TOPIC, name))
+
+
 def _describe(
-    image: ClusterImage, name: str, first: int, room: int
+    ctx: Context, image: ClusterImage, name: str, first: int, room: int
 ) -> Steps[DescribeTopicPartitionsResponseTopic]:
     try:
         check_topic_name(name)
@@ -69,7 +74,7 @@ def _describe(
         topic_id=topic.topic_id,
         is_internal=topic.internal,
         partitions=(yield from each(indexes, partial(_describe_partition, image, topic))),
-        topic_authorized_operations=operations.ALL_ON_TOPIC,
+        topic_authorized_operations=ctx.authorized_operations(Resource(ResourceType.TOPIC, name)),
     )
 
 

@@ -6,6 +6,8 @@ from functools import partial
 
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
+from millrace.security.authorizer import Resource
+from millrace.security.operations import Operation, ResourceType
 from millrace.steps import Steps, each
 from millrace.txn.transaction_state import State, Transaction
 from millrace.wire.messages.describe_transactions import (
@@ -34,7 +36,7 @@ def _describe(ctx: Context, transactional_id: str) -> TransactionState:
         transaction_start_time_ms=transaction.started_ms,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
-        topics=_topics(transaction),
+        topics=_topics(ctx, transaction),
     )
 
 
@@ -47,8 +49,12 @@ def _find(ctx: Context, transactional_id: str) -> Transaction:
     return transaction
 
 
-def _topics(transaction: Transaction) -> list[TopicData]:
+def _topics(ctx: Context, transaction: Transaction) -> list[TopicData]:
     topics: dict[str, TopicData] = {}
     for topic, partition in sorted(transaction.partitions):
         topics.setdefault(topic, TopicData(topic=topic)).partitions.append(partition)
-    return list(topics.values())
+    return [
+        data
+        for topic, data in topics.items()
+        if ctx.allows(Operation.DESCRIBE, Resource(ResourceType.TOPIC, topic))
+    ]

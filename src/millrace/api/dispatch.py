@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import GeneratorType
 from typing import Any, TypeAlias
 
+from millrace.api.authorization import Authorize, handle_authorized
 from millrace.api.context import Context, Services, Session
 from millrace.api.request_metrics import ApiMetrics
 from millrace.deferred import Deferred
@@ -43,6 +44,8 @@ class Handler:
     handle: Handle
     lowest: int
     highest: int
+    authorize: Authorize
+    """The operations that a client must be allowed; `PUBLIC` if there are none."""
     metrics: ApiMetrics = field(default_factory=ApiMetrics, repr=False, compare=False)
 
     @property
@@ -124,7 +127,10 @@ class Dispatcher:
         try:
             interceptor = self._interceptors.get(header.api_key) if self._interceptors else None
             if interceptor is None:
-                response = handler.handle(ctx, request)
+                if self._services.authorizer is None:
+                    response = handler.handle(ctx, request)
+                else:
+                    response = handle_authorized(ctx, handler.authorize, handler.handle, request)
             else:
                 response = interceptor(ctx, handler, request)
             if isinstance(response, GeneratorType) and (done := take_turn(response)) is not None:

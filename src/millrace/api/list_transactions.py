@@ -7,6 +7,8 @@ from typing import Any
 
 from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
+from millrace.security.authorizer import Resource
+from millrace.security.operations import Operation, ResourceType
 from millrace.steps import Steps
 from millrace.txn.transaction_state import STATES_BY_LABEL, Transaction
 from millrace.wire.messages.list_transactions import (
@@ -23,7 +25,8 @@ def handle(ctx: Context, request: ListTransactionsRequest) -> Steps[ListTransact
     unknown = [state for state in request.state_filters if state not in STATES_BY_LABEL]
     response = ListTransactionsResponse(unknown_state_filters=unknown)
     for transaction in list(ctx.services.transactions):
-        if is_wanted(transaction):
+        resource = Resource(ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
+        if is_wanted(transaction) and ctx.allows(Operation.DESCRIBE, resource):
             response.transaction_states.append(
                 TransactionState(
                     transactional_id=transaction.transactional_id,

@@ -10,7 +10,8 @@ from millrace.api.context import Context
 from millrace.cluster.image import NO_LEADER, ClusterImage, TopicImage
 from millrace.cluster.topic_rules import MAX_PARTITIONS_PER_REQUEST, check_auto_creation, check_topic_name
 from millrace.errors import Error, KafkaError
-from millrace.security import operations
+from millrace.security.authorizer import CLUSTER, Resource
+from millrace.security.operations import Operation, ResourceType
 from millrace.steps import Steps, Turn, finish
 from millrace.wire.messages.metadata import (
     MetadataRequest,
@@ -50,11 +51,18 @@ async def _create_and_respond(ctx: Context, request: MetadataRequest, names: lis
     for name in names:
         try:
             check_auto_creation(ctx.services.config, name)
+            _check_may_create(ctx, name)
             await ctx.services.metadata.create_topic(name)
         except KafkaError as error:
             failures[name] = error
         await turn.end_step()
     return await finish(_respond(ctx, request, failures))
+
+
+def _check_may_create(ctx: Context, name: str) -> None:
+    topic = Resource(ResourceType.TOPIC, name)
+    if not ctx.allows(Operation.CREATE, CLUSTER) and not ctx.allows(Operation.CREATE, topic):
+        raise KafkaError(Error.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _respond(
@@ -72,10 +80,11 @@ def _respond(
         controller_id=image.controller,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = operations.ALL_ON_CLUSTER
+        response.cluster_authorized_operations = ctx.authorized_operations(CLUSTER)
     if request.topics is None or (ctx.api_version == 0 and not request.topics):
         for topic in image.topics.values():
-            response.topics.append((yield from _describe(image, topic)))
+            if ctx.allows(Operation.DESCRIBE, Resource(ResourceType.TOPIC, topic.name)):
+                response.topics.append((yield from _describe(image, topic)))
             yield
     else:
         distinct = {(topic.name, topic.topic_id): topic for topic in request.topics}
@@ -85,7 +94,8 @@ def _respond(
     if request.include_topic_authorized_operations:
         for described in response.topics:
             if not described.error_code:
-                described.topic_authorized_operations = operations.ALL_ON_TOPIC
+                resource = Resource(ResourceType.TOPIC, described.name or "")
+                described.topic_authorized_operations = ctx.authorized_operations(resource)
     return response
 
 

@@ -9,6 +9,8 @@ from millrace.api.context import Context
 from millrace.deferred import Eventual, gather
 from millrace.errors import Error, KafkaError
 from millrace.groups.shard import GroupShard
+from millrace.security.authorizer import Resource
+from millrace.security.operations import Operation, ResourceType
 from millrace.steps import Steps, each
 from millrace.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -128,6 +130,8 @@ class _Reading:
             yield
         topics = []
         for name in sorted(by_name):
+            if not self._may_see(name):
+                continue
             known = self._ctx.image.topics.get(name)
             if known is None and self._ctx.api_version >= TOPIC_IDS_FROM:
                 continue
@@ -144,8 +148,15 @@ class _Reading:
                     topics.append((yield from _failed(name, topic_id, indexes, Error.UNKNOWN_TOPIC_ID)))
                     continue
                 name = known.name
-            topics.append((yield from self._topic(name, topic_id, indexes)))
+            if self._may_see(name):
+                topics.append((yield from self._topic(name, topic_id, indexes)))
+            else:
+                error = Error.TOPIC_AUTHORIZATION_FAILED
+                topics.append((yield from _failed(name, topic_id, indexes, error)))
         return topics
+
+    def _may_see(self, topic: str) -> bool:
+        return self._ctx.allows(Operation.DESCRIBE, Resource(ResourceType.TOPIC, topic))
 
     def _topic(self, name: str, topic_id: bytes, indexes: Iterable[int]) -> Steps[OffsetFetchResponseTopics]:
         def read(index: int) -> OffsetFetchResponsePartition:

@@ -11,11 +11,11 @@ from typing import Any, NoReturn, TypeAlias
 from millrace.api import HANDLERS
 from millrace.api.context import Context
 from millrace.api.dispatch import Handler
+from millrace.api.failed_response import failed_response
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.net.replies import CloseConnection
 from millrace.steps import finish
-from millrace.testing.failed_response import failed_response
 
 Fault: TypeAlias = "Callable[[Context, Handler, Any], Any]"
 
