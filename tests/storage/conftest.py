@@ -1,4 +1,4 @@
-"""What the storage tests share: a clock that stands still, a disk that can fail, logs, batches."""
+"""Fixtures of the storage tests: a clock that stands still, a disk that can fail, logs, batches."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -266,7 +266,7 @@ class TestDirtyRange:
         assert done.keys == 1
         assert files.values() == [(0, b"a", b"1"), (3, b"b", b"3")]
 
-    def test_a_full_map_ends_the_range_and_the_next_pass_goes_on(self, files: SegmentFiles) -> None:
+    def test_a_full_map_ends_the_range_and_the_next_pass_continues(self, files: SegmentFiles) -> None:
         files.segment(*(batch(offset, (b"%d" % (offset % 10), b"v%d" % offset)) for offset in range(30)))
         done = files.clean(max_keys=4)
         assert done.dedupe_buffer_full

@@ -210,7 +210,7 @@ async def compact(job: Job, done: Callable[[], object] = lambda: None) -> None:
 
 
 class Held(NamedTuple):
-    """What a process holds of the system."""
+    """Children and open files of a process."""
 
     children: list[int]
     open_files: int

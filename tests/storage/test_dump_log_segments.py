@@ -15,7 +15,7 @@ from millrace.wire.records import Record, build_batch
 pytestmark = pytest.mark.java
 
 # What the tool says of files it does not like. It calls the first offset of any segment but the log's first
-# non-consecutive to -1, whoever wrote it.
+# non-consecutive to -1, whichever broker wrote it.
 COMPLAINT = re.compile(
     r"mismatch|isvalid: false|corrupt|out of order|not found|exception|^ +\d+ is followed by", re.I | re.M
 )

@@ -64,7 +64,7 @@ def test_a_follower_that_has_all_batches_has_the_leaders_state(
     assert follower.last_stable_offset < follower.log_end_offset
 
 
-def test_a_follower_that_becomes_leader_goes_on_where_the_leader_stopped(
+def test_a_follower_that_becomes_leader_continues_where_the_leader_stopped(
     leader: Log, follower: Log, fill: Callable[[], None], clock: ManualClock, make_batch: MakeBatch
 ) -> None:
     fill()

@@ -44,7 +44,7 @@ def test_timestamps_only_ascend(time_index):
     assert time_index.last() == TimestampEntry(11, 1004)
 
 
-def test_a_reopened_time_index_goes_on(time_index):
+def test_a_reopened_time_index_continues(time_index):
     time_index.append_if_later(10, 1001)
     time_index.write()
     reopened = TimeIndex(time_index.path, 1000, Disk(), 12)

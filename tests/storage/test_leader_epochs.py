@@ -1,4 +1,4 @@
-"""Where leader epochs begin and end."""
+"""Start and end offsets of leader epochs."""
 
 import pytest
 

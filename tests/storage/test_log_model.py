@@ -128,7 +128,7 @@ class LogLife(RuleBasedStateMachine):
 
     @rule(torn=st.binary(max_size=80))
     def crash(self, torn) -> None:
-        """Killed in the middle of a write: half a batch is there that nobody was told of."""
+        """Killed in the middle of a write: half a batch is there that was never acknowledged."""
         start = self.log.log_start_offset
         self.log.abandon()
         with self.log.segments[-1].path(".log").open("ab") as file:
@@ -149,7 +149,7 @@ class LogLife(RuleBasedStateMachine):
         assert (found.offset if found else None) == expected
 
     @invariant()
-    def offsets_go_on(self) -> None:
+    def offsets_continue(self) -> None:
         assert self.log.log_end_offset == len(self.records)
         assert self.log.log_start_offset <= self.log.log_end_offset
         assert self.log.size == sum(segment.size for segment in self.log.segments)

@@ -92,7 +92,7 @@ def test_nothing_at_or_past_the_bound_is_read(open_log, make_batch):
     assert offsets(log.read(last - 1, 1 << 20, min_one_batch=True, up_to=last)) == [last - 1]
 
 
-def test_a_reader_that_goes_on_needs_no_search(open_log, make_batch, monkeypatch):
+def test_a_sequential_reader_needs_no_search(open_log, make_batch, monkeypatch):
     log = open_log()
     fill(log, make_batch, 200)
     size = len(make_batch())

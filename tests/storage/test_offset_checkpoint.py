@@ -55,7 +55,7 @@ def test_what_changes_during_a_write_is_written_by_the_next(path: Path) -> None:
     for thread in (first, *others):
         thread.join(20)
     assert read_offsets(path) == {("a", 0): 2}
-    assert disk.writes == 2, "those who wait share one write"
+    assert disk.writes == 2, "waiting callers share one write"
 
 
 def test_an_unchanged_checkpoint_is_not_written_again(path: Path) -> None:

@@ -67,7 +67,7 @@ def test_an_unknown_producer_starts_anywhere(producer):
     assert producer.send(1001).base_offset == 1
 
 
-def test_sequences_go_on_from_zero_after_the_largest(producer):
+def test_sequences_continue_from_zero_after_the_largest(producer):
     producer.send(MAX_SEQUENCE - 1, 1)
     producer.send(MAX_SEQUENCE, 3)
     producer.send(2)

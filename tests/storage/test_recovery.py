@@ -1,4 +1,4 @@
-"""What an unclean stop, a damaged file or a missing one leaves of a log."""
+"""Logs after an unclean stop, with a damaged file, or with a missing one."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=300)
 
 @pytest.fixture
 def filled(open_log, make_batch):
-    """A log of several segments that nobody closed."""
+    """A log of several segments that was not closed."""
     log = open_log(CONFIG)
     for _ in range(40):
         log.append(make_batch(), leader_epoch=0)

@@ -77,7 +77,7 @@ def test_segments_go_when_the_rest_is_large_enough(open_log, make_batch, fill):
     assert log.log_start_offset == log.log_end_offset == 22
 
 
-def test_nothing_goes_without_limits_or_with_compaction_only(open_log, make_batch, fill, clock):
+def test_nothing_is_removed_without_limits_or_with_compaction_only(open_log, make_batch, fill, clock):
     for policy in (
         {"retention_ms": -1, "retention_bytes": -1},
         {"retention_ms": 1, "retention_bytes": 1, "cleanup_policy": ("compact",)},

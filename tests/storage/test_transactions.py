@@ -1,4 +1,4 @@
-"""Transactions in a log: what is stable, what was aborted, who may begin and end what."""
+"""Transactions in a log: stable offsets, aborted ranges, and which producers may begin and end one."""
 
 import pytest
 
@@ -229,7 +229,7 @@ def test_the_marker_of_a_newer_epoch_fences_the_producer(log, clock, producer):
 # An epoch for each transaction (transaction version 2)
 
 
-def test_each_transaction_has_its_epoch_and_starts_its_sequences_anew(producer):
+def test_each_transaction_has_its_epoch_and_restarts_its_sequences(producer):
     for value in (b"a", b"b", b"c"):
         producer.send(value)
         producer.end(committed=True, bump=True)
@@ -343,7 +343,7 @@ def test_with_an_epoch_per_transaction_an_unknown_producer_starts_at_zero(produc
     assert refusal(producer.send, b"a", sequence=7) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_without_it_an_unknown_producer_may_go_on(producer):
+def test_without_it_an_unknown_producer_may_continue(producer):
     verified(producer, sequence=7)
     assert producer.send(b"a", sequence=7).base_offset == 0
 

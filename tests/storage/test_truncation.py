@@ -114,7 +114,7 @@ def test_the_start_of_the_log_never_lies_past_its_end(log: Log) -> None:
 # Producers and transactions
 
 
-def test_a_producer_goes_on_from_the_batches_that_are_left(log: Log, make_batch: MakeBatch) -> None:
+def test_a_producer_continues_from_the_batches_that_are_left(log: Log, make_batch: MakeBatch) -> None:
     producer = {"producer_id": 5, "producer_epoch": 0}
     for number in range(10):
         log.append(make_batch(1, **producer, base_sequence=number), 10)

@@ -1,4 +1,4 @@
-"""What is refused before it reaches the log, with Kafka's error codes."""
+"""Batches that are refused before they reach the log, with Kafka's error codes."""
 
 import struct
 

@@ -16,7 +16,7 @@ UNLIMITED_MS = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class AppendRules:
-    """What a topic prescribes for its batches."""
+    """The rules of a topic for its batches."""
 
     partition: str
     max_message_bytes: int

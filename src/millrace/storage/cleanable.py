@@ -1,4 +1,4 @@
-"""How much of a log there is to clean, and whether that is enough to do it now."""
+"""The dirty part of a log, and whether it is large enough to be cleaned now."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ def survey(log: Log, first_dirty_offset: int, now_ms: int) -> Cleanable:
     dirty = sealed[len(clean) :]
     if log.config.min_compaction_lag_ms > 0:
         dirty = _old_enough(dirty, now_ms - log.config.min_compaction_lag_ms)
-    # What an open transaction holds may yet turn out aborted.
+    # An open transaction may still be aborted.
     ends = starts[len(clean) + 1 :]
     dirty = dirty[: bisect_right(ends, log.last_stable_offset, hi=len(dirty))]
     young_or_active = sealed[len(clean) + len(dirty) :] or [active]
@@ -56,7 +56,7 @@ def survey(log: Log, first_dirty_offset: int, now_ms: int) -> Cleanable:
 def is_overdue(log: Log, segment: Segment, now_ms: int) -> bool:
     """Whether a segment holds records that should have been cleaned by now."""
     latest_ms = now_ms - log.config.max_compaction_lag_ms
-    # Usually there is no limit, and then no file needs to be opened to tell.
+    # Usually there is no limit, so no file has to be opened.
     return latest_ms > 0 and segment.size > 0 and segment.aged_since() < latest_ms
 
 

@@ -61,7 +61,7 @@ class CleanedSegment:
             self._transaction_index.clear()
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
-        """Keep an aborted transaction known, whose marker was just added."""
+        """Index an aborted transaction whose marker was just added."""
         self.start_transaction_index()
         self._transaction_index.append(transaction)
 
@@ -79,7 +79,7 @@ class CleanedSegment:
 
     def discard(self) -> None:
         """Throw the files away."""
-        # Closing writes what is still buffered, which does not matter any more when it fails.
+        # Closing writes the buffer; a failure does not matter, since the file is deleted.
         with suppress(OSError):
             self._log.close()
         for path in self._paths():
@@ -91,6 +91,6 @@ class CleanedSegment:
 
 
 def remove_cleaned_files(directory: Path) -> None:
-    """Remove what an earlier pass left behind when it died."""
+    """Remove the files of an earlier pass that did not finish."""
     for path in directory.glob(f"*{CLEANED_SUFFIX}"):
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What compaction does to transactions: aborted records go, and so do markers that nobody needs any more."""
+"""Compaction of transactions: aborted records are dropped, and later the markers that no reader needs."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -10,11 +10,11 @@ from millrace.wire.records import BatchHeader
 
 
 class EndedTransaction(NamedTuple):
-    """What a marker ends."""
+    """The transaction that a marker ends."""
 
     # Whether none of its batches are left, not even empty ones.
     is_gone: bool
-    # Where some are left of an aborted one, so that readers must still be told of it.
+    # Set if batches of an aborted transaction are left: readers must still learn of it.
     aborted: AbortedTransaction | None = None
 
 

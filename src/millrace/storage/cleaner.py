@@ -73,11 +73,11 @@ class Cleaner:
         self._in_progress: set[Log] = set()
         self._uncleanable: set[Log] = set()
         self._failures: dict[Log, _Failures] = {}
-        # How many unreadable batches of a log were reported.
+        # Number of unreadable batches that were reported, by log.
         self._unreadable_batches: dict[Log, int] = {}
         self._checkpoint_lock = asyncio.Lock()
         self._workers: list[asyncio.Task[None]] = []
-        # By log, not by name: a topic that is deleted and created again starts anew.
+        # By log, not by name: a topic that is deleted and created again starts from the beginning.
         self._clean_offsets: dict[Log, _CleanUpTo] = {}
         self._load_clean_offsets()
 
@@ -101,7 +101,7 @@ class Cleaner:
             try:
                 await self.clean_due_logs()
             except Exception:
-                # One round that failed must not be the last one.
+                # A failed round must not end the cleaner.
                 logger.exception("cleaner pass failed; continuing")
 
     async def clean_due_logs(self) -> None:
@@ -132,17 +132,17 @@ class Cleaner:
         try:
             return self.survey(log, now_ms)
         except OSError as failure:
-            logger.warning("%s cannot be looked at for compaction: %s", log.directory, failure)
+            logger.warning("%s: cannot check for compaction: %s", log.directory, failure)
         except KafkaError as failure:
             self._give_up(log, failure)
         return None
 
     def _give_up(self, log: Log, failure: Exception) -> None:
         self._uncleanable.add(log)
-        logger.error("%s is not compacted any more, the other logs are: %s", log.directory, failure)
+        logger.error("%s: compaction stopped until the next start: %s", log.directory, failure)
 
     def survey(self, log: Log, now_ms: int) -> Cleanable:
-        """What there is to clean in a log; rolls an active segment that has waited too long."""
+        """The dirty range of a log; rolls an active segment that has waited too long."""
         if is_overdue(log, log.segments[-1], now_ms):
             log.roll()
         return survey(log, self._first_dirty_offset(log), now_ms)
@@ -164,7 +164,7 @@ class Cleaner:
     # Cleaning
 
     async def clean(self, cleanable: Cleanable) -> bool:
-        """Make one pass over a log, and tell whether it got through."""
+        """Make one pass over a log; returns whether it succeeded."""
         log = cleanable.log
         self._in_progress.add(log)
         try:
@@ -188,7 +188,7 @@ class Cleaner:
 
     def _back_off(self, log: Log, failure: Exception) -> None:
         failures = self._failures.setdefault(log, _Failures())
-        # 0 rounds of the cleaner are left out after the first failure, then 1, 3, 7 and so on.
+        # The cleaner skips no round after the first failure, then 1, 3, 7 and so on.
         rounds = 2 ** min(failures.count, MOST_DOUBLINGS) - 1
         seconds = min(rounds * self._config.log_cleaner_backoff_ms / 1000, LONGEST_BACKOFF_SECONDS)
         failures.count += 1
@@ -213,7 +213,7 @@ class Cleaner:
             done.end_offset,
             "; log.cleaner.dedupe.buffer.size was too small for the rest" if done.dedupe_buffer_full else "",
         )
-        # Every pass meets them again: once is enough.
+        # Every pass finds them again; report them once.
         if done.unreadable_batches > self._unreadable_batches.get(log, 0):
             self._unreadable_batches[log] = done.unreadable_batches
             logger.error(
@@ -285,7 +285,7 @@ class Cleaner:
         if log.truncations != truncations:
             raise LogChanged("it was truncated meanwhile")
 
-    # What is clean
+    # Clean offsets
 
     def _load_clean_offsets(self) -> None:
         by_directory: dict[Path, dict[tuple[str, int], int]] = {}

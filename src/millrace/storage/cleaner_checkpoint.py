@@ -13,7 +13,7 @@ FILE_NAME = "cleaner-offset-checkpoint"
 
 
 def read_clean_offsets(directory: Path) -> dict[tuple[str, int], int]:
-    """The first dirty offset by topic and partition; a damaged file only means to clean anew."""
+    """The first dirty offset by topic and partition; after damage the logs are cleaned from the start."""
     try:
         entries = read_checkpoint(directory / FILE_NAME, 3)
         return {(topic, int(partition)): int(offset) for topic, partition, offset in entries}

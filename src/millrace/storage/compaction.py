@@ -52,7 +52,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to clean: every segment from the log's first up to the first uncleanable offset."""
+    """The segments to clean: every one from the log's first up to the first uncleanable offset."""
 
     directory: str
     segments: list[Source]
@@ -85,7 +85,7 @@ class Job:
         return cls(**fields)
 
     def end_offset_of(self, number: int) -> int:
-        """Where the offsets of the segment with this place in the list end, seen from its successor."""
+        """End of the offsets of the segment at this place in the list, as its successor shows it."""
         following = number + 1
         return (
             self.segments[following].base_offset
@@ -104,7 +104,7 @@ class Replacement:
 
 @dataclass(slots=True)
 class Pass:
-    """What a pass over a log did; `end_offset` is where the next one starts."""
+    """The result of a pass over a log; the next pass starts at `end_offset`."""
 
     end_offset: int = 0
     keys: int = 0
@@ -127,7 +127,7 @@ class Group:
         self.cleaned = CleanedSegment(directory, first.base_offset, index_interval_bytes)
         self._base_offset = first.base_offset
         self._changed = False
-        # The last batch, where all its records went: it stays, empty, unless another one follows.
+        # The last batch, if all its records were dropped: it stays, empty, unless another one follows.
         self._dropped: tuple[BatchHeader, bytes] | None = None
 
     def has_room_for(self, source: Source, end_offset: int, job: Job) -> bool:
@@ -141,7 +141,7 @@ class Group:
         )
 
     def add(self, header: BatchHeader, batch: bytes, kept: bytes | None) -> None:
-        """Take over what was kept of the next batch."""
+        """Add the next batch in the form that was kept of it."""
         self._changed = self._changed or self._dropped is not None
         self._dropped = None
         if kept is None:
@@ -153,7 +153,7 @@ class Group:
             self.cleaned.append(read_header(kept), kept)
 
     def finish(self, modified_ns: int) -> Replacement | None:
-        """Complete the files; None, and no files, where they would hold what is there already."""
+        """Complete the files; returns None and leaves no files if nothing would change."""
         if self._dropped is not None:
             # The last batch shows where the new segment's offsets end. After a crash that tells which
             # segments it replaces, and the log's last offset survives even when its record does not.
@@ -171,7 +171,7 @@ class Compaction:
 
     def __init__(self, job: Job) -> None:
         self.done = Pass(end_offset=job.first_dirty_offset)
-        # The file in hand, for a message that says where the trouble is.
+        # The file being read, for error messages.
         self.reading = job.directory
         self._job = job
         self._directory = Path(job.directory)
@@ -211,7 +211,7 @@ class Compaction:
             for header, batch in self._batches_of(source):
                 if header.last_offset < job.first_dirty_offset:
                     continue
-                # Whole batches only: at least one per pass, so that a pass always gets on.
+                # Whole batches only: at least one per pass, so every pass makes progress.
                 if len(self._latest_offsets) >= job.max_keys:
                     done.dedupe_buffer_full = True
                     break
@@ -288,7 +288,7 @@ class Compaction:
         return self._last_offset_of_producer.get(header.producer_id) == header.last_offset
 
     def _clean_batch(self, header: BatchHeader, batch: bytes) -> bytes | None:
-        """The batch as it stays in the log, the very same object when nothing in it goes."""
+        """The batch as it stays in the log: the same object if no record is dropped, None if all are."""
         if self._transactions.is_aborted(header):
             return None
         is_beyond = header.base_offset >= self.done.end_offset
@@ -301,7 +301,7 @@ class Compaction:
         return batch
 
     def _clean_marker(self, header: BatchHeader, batch: bytes, group: Group) -> bytes | None:
-        """A marker goes some time after the last batch of its transaction went, as tombstones do."""
+        """A marker is dropped some time after the last batch of its transaction, as tombstones are."""
         ended = self._transactions.end(header, batch)
         if ended.aborted is not None:
             group.cleaned.add_aborted(ended.aborted)
@@ -333,7 +333,7 @@ class Compaction:
         return thin_out(header, survivors, header.codec)
 
     def _is_superseded(self, header: BatchHeader) -> bool:
-        """Whether the map alone, without a look at the records, tells that none of them stays."""
+        """Whether the map alone shows that no record stays, without reading the records."""
         if header.base_offset < self._job.first_dirty_offset:
             return False
         offsets = self._surviving_offsets
@@ -348,7 +348,7 @@ class Compaction:
             yield header, batch
 
     def _throttle(self, amount: int) -> None:
-        """Wait until the pass may have moved so many bytes."""
+        """Wait until the pass is allowed to have moved this many bytes."""
         self._bytes_moved += amount
         due = self._started + self._bytes_moved / self._job.max_bytes_per_second
         rest_seconds = due - time.monotonic()
@@ -388,14 +388,14 @@ def _answer(kind: str, content: Any) -> None:
 
 
 def _follow_broker(acknowledged: threading.Semaphore) -> None:
-    """Count the newlines the broker sends; when it is gone, so is this process."""
+    """Count the newlines that the broker sends; exit when the broker closes the pipe."""
     while received := os.read(sys.stdin.fileno(), 64):
         acknowledged.release(len(received))
     os._exit(1)
 
 
 def _read_job() -> Job:
-    # Unbuffered, for what follows the line belongs to the thread that listens for the broker.
+    # Unbuffered: bytes after the line belong to the thread that reads from the broker.
     line = bytearray()
     while not line.endswith(b"\n"):
         part = os.read(sys.stdin.fileno(), 1 << 16)

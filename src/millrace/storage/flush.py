@@ -96,19 +96,19 @@ class Flush:
 def changed_directories(
     directory: Path, segments: Sequence[Segment], recovery_point: int, derived: Sequence[Path]
 ) -> list[Path]:
-    """Where names came since the last flush: of a segment, of a derived file, of the log's own directory."""
+    """Directories with new names since the last flush: a segment's, a derived file's, the log's own."""
     if recovery_point <= segments[0].base_offset:
         return [directory, directory.parent]
     return [directory] if derived or recovery_point <= segments[-1].base_offset else []
 
 
 def derived_files(dirty: Sequence[Segment], recovery_point: int, *, has_producers: bool) -> Iterator[Path]:
-    """What has to be on disk with the batches of segments that were not flushed yet."""
+    """Files that must be on disk together with the unflushed batches of segments."""
     for segment in dirty[:-1]:
         for suffix in INDEX_SUFFIXES:
             yield segment.path(suffix)
     for segment in dirty:
-        # Of transactions no replay tells once the recovery point has moved, or their segments were deleted.
+        # A replay finds no transactions before the recovery point, nor in deleted segments.
         if has_producers and segment.base_offset >= recovery_point:
             yield segment.path(SNAPSHOT_SUFFIX)
         index = segment.transaction_index

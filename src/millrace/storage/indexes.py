@@ -15,12 +15,12 @@ from typing import ClassVar, NamedTuple, TypeAlias
 from millrace.disk import Disk
 
 _MAX_BUFFERED_BYTES = 64 * 1024
-# Entries that a search reads from the file at once and remembers: a reader that goes on finds the next there.
+# Entries that a search reads at once and remembers: a sequential reader finds the next ones there.
 _WINDOW_ENTRIES = 512
 
 Entry: TypeAlias = tuple[int, int]
 Columns: TypeAlias = "tuple[Sequence[int], Sequence[int]]"
-"""Entries column by column, which can be searched without a call of Python for each step."""
+"""Entries column by column, so a search needs no Python call for each step."""
 
 
 class Index:
@@ -69,7 +69,7 @@ class Index:
         self._disk.write_at(self.path, self._stored * self.ENTRY.size, content)
         self._stored = len(self)
         self._buffered = self._no_entries()
-        # A longer file is searched by way of other entries.
+        # Searches of a longer file start with other entries.
         self._probed.clear()
 
     def _append(self, first: int, second: int) -> None:
@@ -90,7 +90,7 @@ class Index:
         return entry
 
     def _count_up_to(self, column: int, value: int) -> int:
-        """How many entries have at most value in a column."""
+        """Number of entries that have at most value in a column."""
         buffered = self._buffered[column]
         if buffered and buffered[0] <= value:
             return self._stored + bisect_right(buffered, value)
@@ -106,7 +106,7 @@ class Index:
         return bool(window) and (self._window_start == 0 or window[0] <= value) and window[-1] > value
 
     def _move_window(self, column: int, value: int) -> Columns:
-        """Read the entries around the first one past value, after as few single ones as lead there."""
+        """Read the entries around the first one past value, found with few single reads."""
         low, high = 0, self._stored
         while high - low > _WINDOW_ENTRIES:
             middle = (low + high) // 2
@@ -166,7 +166,7 @@ class Index:
             self._probed.clear()
 
     def _stored_entry(self, number: int) -> Entry | None:
-        """One entry of the file; None where the file has become shorter."""
+        """One entry of the file; None if the file has become shorter."""
         content = self._disk.read_at(self.path, number * self.ENTRY.size, self.ENTRY.size)
         if len(content) < self.ENTRY.size:
             return None
@@ -218,7 +218,7 @@ class OffsetIndex(Index):
         return self._absolute(self._floor(1, position))
 
     def _columns(self, content: bytes) -> Columns:
-        # Both columns are alike, so that all of it is done in C: readers of small batches come here often.
+        # Both columns have one type, so C code does all of it; readers of small batches need this often.
         words = array("i", content)
         if sys.byteorder == "little":
             words.byteswap()

@@ -68,7 +68,7 @@ class LateInspection:
 
 
 class _Answer(NamedTuple):
-    """What a process said; the content of an accepted batch is the batch as it will be stored."""
+    """The response of a process; an accepted batch comes as it will be stored."""
 
     kind: str
     content: Any

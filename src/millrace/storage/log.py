@@ -39,15 +39,15 @@ from millrace.wire.records import MAGIC_POSITION, NO_PRODUCER_ID, NO_TIMESTAMP, 
 logger = logging.getLogger(__name__)
 
 PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
-# Behind this much log a flush also keeps the producers, so that a recovery need not replay more.
+# After this many bytes a flush also snapshots the producers, so a recovery replays no more than that.
 _SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
 
-# Base offset, length, leader epoch: what a batch starts with and the broker decides about.
+# Base offset, length, leader epoch: the start of a batch, which the broker writes.
 _BATCH_START = struct.Struct(">qii")
 
 
 class Appended(NamedTuple):
-    """Where a batch stands in the log."""
+    """The place of a batch in the log."""
 
     base_offset: int
     last_offset: int
@@ -184,7 +184,7 @@ class Log:
 
     @property
     def end_position(self) -> int:
-        """Where in its segment the next batch will begin, unless it begins another."""
+        """Position of the next batch in the active segment, unless it begins another one."""
         return self._active.size
 
     @property
@@ -194,7 +194,7 @@ class Log:
 
     @property
     def unflushed_messages(self) -> int:
-        """How many offsets a power cut could cost."""
+        """Number of offsets that a power cut could cost."""
         return self.log_end_offset - self.recovery_point
 
     @property
@@ -353,7 +353,7 @@ class Log:
             self._has_aborted_transactions = True
 
     def _segment_for(self, length: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
-        """The active segment, or a new one where this batch may not go into it any more."""
+        """The active segment, or a new one if this batch must not go into the active one."""
         active, config = self._active, self._config
         if (
             active.size + length > config.segment_bytes
@@ -405,7 +405,7 @@ class Log:
     def read(
         self, offset: int, max_bytes: int, *, min_one_batch: bool, up_to: int | None = None
     ) -> FileSlice | None:
-        """Whole batches from the one that holds offset on; None where there is nothing to send.
+        """Whole batches from the one that holds offset on; None if there is nothing to send.
 
         With min_one_batch the first batch is given even where it alone is larger than max_bytes. Batches at
         or past the offset up_to are left out.
@@ -470,7 +470,7 @@ class Log:
     def _storage_error(self, action: str, failure: OSError) -> KafkaError:
         message = f"Cannot {action} {self.directory.name}: {failure.strerror or failure}"
         now = self._clock.monotonic()
-        # A full disk fails every append; one line a second says it.
+        # A full disk fails every append; log one line per second.
         if now >= self._quiet_until:
             self._quiet_until = now + 1.0
             logger.error("%s (%s)", message, self.directory)
@@ -555,7 +555,7 @@ class Log:
         return retired
 
     def restart_at(self, offset: int) -> list[Path]:
-        """Drop everything and go on, empty, at an offset; returns files to remove after a delay."""
+        """Drop everything and continue, empty, at an offset; returns files to remove after a delay."""
         with self._truncating():
             retired = self._retire_from(0)
             now_ms = self._clock.now_ms()
@@ -648,7 +648,7 @@ class Log:
     def _end_flush(self, flush: Flush, truncations: int) -> None:
         failure = flush.failure
         if failure is not None:
-            # The kernel forgets what it could not write and reports that once, so no later flush tells.
+            # The kernel drops pages it could not write and reports them once: later flushes prove nothing.
             self.read_only_reason = (
                 f"{self.directory.name} is read-only: it cannot be flushed ({failure.strerror or failure}). "
                 "Repair the disk and restart the broker; what has reached the disk is kept"
@@ -717,7 +717,7 @@ class Log:
         self.abandon()
 
     def _forget_unwritten(self) -> None:
-        """Let the recovery see what the disk has, not what the kernel still remembers."""
+        """Drop cached pages, so that recovery reads the disk and not the kernel's cache."""
         with self._storing("read"):
             for segment in self.segments[self._reader.segment_number(self.recovery_point) :]:
                 self._disk.forget_pages(segment.file.fileno())

@@ -60,7 +60,7 @@ class LogDir:
         return partitions_in(self.path)
 
     def partition_path(self, topic: str, index: int) -> Path:
-        """Where a partition's log lives."""
+        """Directory of a partition's log."""
         return self.path / f"{topic}-{index}"
 
     def doomed_directories(self) -> list[Path]:

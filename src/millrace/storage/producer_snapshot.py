@@ -124,7 +124,7 @@ class Snapshots:
     def take(self, offset: int, producers: ProducerStates, *, keep: Collection[int]) -> None:
         """Write the producers as of an offset; the newest so far goes, unless it is among those to keep.
 
-        Not forced to disk, since a torn file is told by its checksum. A failure costs a longer replay.
+        Not forced to disk, since a checksum reveals a torn file. A failure costs a longer replay.
         """
         replaced = self._newest_offset
         if offset == replaced:

@@ -76,7 +76,7 @@ class Producer:
         self.next_sequence = (batch.last_sequence + 1) & MAX_SEQUENCE
 
     def take_epoch(self, epoch: int) -> None:
-        """Go on with an epoch; a new one starts its sequence numbers anew."""
+        """Continue with an epoch; a new one starts its sequence numbers at 0 again."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
@@ -311,7 +311,7 @@ class ProducerStates:
     # Forgetting
 
     def expire(self, before_ms: int) -> None:
-        """Forget producers that were last heard of before a time."""
+        """Forget producers whose last batch is older than a time."""
         expired = [
             producer.producer_id
             for producer in self._producers.values()

@@ -50,7 +50,7 @@ class Reader:
                 return None
         if end <= start:
             return None
-        # Readers mostly go on where they stopped, which then needs no search.
+        # Most readers continue where they stopped, which needs no search.
         self._remember(next_offset, segment, end)
         return FileSlice(segment.file, start, end - start, next_offset)
 
@@ -64,7 +64,7 @@ class Reader:
         return None
 
     def _end_of(self, segment: Segment, up_to: int, log_end_offset: int) -> tuple[int, int]:
-        """Where a read in a segment ends at most, and the offset that follows."""
+        """Largest end of a read in a segment, and the offset that follows."""
         if segment is self._segments[-1]:
             next_offset = log_end_offset
         else:

@@ -28,7 +28,7 @@ def thin_out(header: BatchHeader, survivors: Survivors, codec: Codec) -> bytes:
 
 
 def stamp_horizon(batch: bytes, codec: Codec, horizon_ms: int) -> bytes:
-    """Write into an uncompressed batch when its tombstones may go: the base timestamp holds it.
+    """Write the time at which tombstones may be dropped into an uncompressed batch, as base timestamp.
 
     Keys, values and headers keep their bytes, whatever is in them.
     """

@@ -9,9 +9,9 @@ from millrace.wire.records import NO_TIMESTAMP, BatchHeader, CorruptBatch, wrapp
 LatestOffsets: TypeAlias = dict[bytes, int]
 
 # A key shorter than this stands for itself, a longer one is replaced by a digest of exactly this length:
-# the two never meet, and no key costs more than KEY_COST_BYTES.
+# the two never collide, and no key costs more than KEY_COST_BYTES.
 STAND_IN_BYTES = 40
-# What one entry of the dict takes at worst, while it grows: the key, the offset, the slots.
+# Most memory that an entry of the dict takes while it grows: the key, the offset, the slots.
 KEY_COST_BYTES = 200
 
 
@@ -43,7 +43,7 @@ def note_keys(payload: bytes, header: BatchHeader, latest_offsets: LatestOffsets
 def keep_latest(
     payload: bytes, header: BatchHeader, latest_offsets: LatestOffsets, *, drop_tombstones: bool
 ) -> Survivors:
-    """Pick the records that no later record of their key replaces; those without a key go."""
+    """Pick the records that no later record of their key replaces; records without a key are dropped."""
     runs = []
     kept = start = run_start = 0
     has_tombstones = False

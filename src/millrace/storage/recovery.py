@@ -47,7 +47,7 @@ class RecoveryInterrupted(Exception):
 
 
 class LoadedLog(NamedTuple):
-    """What a log's directory holds."""
+    """The contents of a log's directory."""
 
     segments: list[Segment]
     log_end_offset: int

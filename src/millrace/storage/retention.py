@@ -13,7 +13,7 @@ _RETIRED = (*INDEX_SUFFIXES, LOG_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 
 
 def count_expired(segments: Sequence[Segment], config: LogConfig, log_start_offset: int, now_ms: int) -> int:
-    """How many of a log's oldest segments are past their retention."""
+    """Number of a log's oldest segments that are past their retention."""
     expired = _before_start(segments, log_start_offset)
     if "delete" in config.cleanup_policy:
         expired = max(expired, _too_old(segments, config.retention_ms, now_ms))
@@ -49,7 +49,7 @@ def _too_much(segments: Sequence[Segment], retention_bytes: int) -> int:
 
 
 def retire(segment: Segment, disk: Disk) -> list[Path]:
-    """Rename a segment's files out of the way; the next start removes those that nobody removed.
+    """Rename a segment's files out of the way; the next start removes those that are left.
 
     After a crash, recovery rebuilds the indexes of a log that is still there, but not its transaction index.
     """

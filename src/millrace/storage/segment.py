@@ -82,7 +82,7 @@ class Segment:
                 self.path(TXN_INDEX_SUFFIX), disk, transaction_index_bytes
             )
         self.index_entries = len(self.offset_index)
-        # What an existing file holds is read when first needed: None until then.
+        # Properties of an existing file are read when first needed: None until then.
         self._first_timestamp: int | None = None
         self._max_timestamp: int | None = None if size else -1
         self._max_timestamp_offset = base_offset
@@ -173,7 +173,7 @@ class Segment:
         if self._has_torn_tail:
             self._cut_torn_tail(file)
         if self._max_timestamp is None:
-            # May fail, which after the write would be too late.
+            # Before the write, because it may fail.
             self._load_max_timestamp()
         try:
             self._disk.write(file.fileno(), buffers)
@@ -185,12 +185,12 @@ class Segment:
         self.account_for(length, last_offset, max_timestamp)
 
     def _cut_torn_tail(self, file: OpenFile) -> None:
-        # While the torn bytes are there nothing may be appended behind them.
+        # Nothing may be appended behind torn bytes.
         self._disk.truncate(file.fileno(), self.size)
         self._has_torn_tail = False
 
     def account_for(self, length: int, last_offset: int, max_timestamp: int) -> None:
-        """Take a batch that stands at the end of the file into size, timestamps and indexes."""
+        """Count the batch at the end of the file in size, timestamps and indexes."""
         if self._first_timestamp is None and not self.size:
             self._first_timestamp = max_timestamp
         if self._max_timestamp is None or max_timestamp > self._max_timestamp:
@@ -208,7 +208,7 @@ class Segment:
             self.offset_index.append(last_offset, self.size)
             self.time_index.append_if_later(self.max_timestamp, self._max_timestamp_offset)
         except OSError as failure:
-            # The entries stay in memory; only their way to the file is late.
+            # The entries stay in memory and are written later.
             logger.warning("%s: cannot write the index: %s", self.path(INDEX_SUFFIX), failure)
 
     def write_indexes(self) -> None:
@@ -220,7 +220,7 @@ class Segment:
             self.transaction_index.write()
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
-        """Take in a transaction whose abort marker is the segment's last batch."""
+        """Index a transaction whose abort marker is the segment's last batch."""
         if self.transaction_index is None:
             self.transaction_index = TransactionIndex(self.path(TXN_INDEX_SUFFIX), self._disk)
         self.transaction_index.append(transaction)
@@ -246,7 +246,7 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """The largest record timestamp, -1 where there is none."""
+        """The largest record timestamp, -1 if there is none."""
         if self._max_timestamp is None:
             return self._load_max_timestamp()
         return self._max_timestamp
@@ -268,7 +268,7 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int:
-        """The timestamp of the first batch, -1 where it has none."""
+        """The timestamp of the first batch, -1 if it has none."""
         if self._first_timestamp is None:
             if not self.size:
                 return -1
@@ -281,7 +281,7 @@ class Segment:
         return first if first >= 0 else self.created_ms
 
     def age_at(self, max_timestamp: int, now_ms: int) -> int:
-        """How old the segment is when a batch arrives: by the batches' own time where they have one."""
+        """Age of the segment when a batch arrives: by the batches' own time, if they have one."""
         first = self.first_timestamp
         return max_timestamp - first if first >= 0 else now_ms - self.created_ms
 
@@ -314,7 +314,7 @@ class Segment:
                 break
             yield position, header
             position += size
-            # Behind a large batch only the next header is worth reading.
+            # After a large batch, read only the next header.
             wanted = _WINDOW_BYTES if size < _WINDOW_BYTES else HEADER_BYTES
         if position != end:
             raise CorruptBatch(f"{self.log_path}: no whole batch at position {position}")
@@ -356,7 +356,7 @@ class Segment:
         """The first batch from start on that ends past limit, which must lie before the segment's end."""
         indexed, found = self._indexed(self.offset_index.floor_position, limit)
         if found is not None and indexed >= start and indexed + found.size > limit:
-            # As it is with batches that are larger than the index's interval.
+            # The case for batches that are larger than the index interval.
             return indexed, found
         for position, header in self.headers(max(start, indexed)):
             if position + header.size > limit:
@@ -380,7 +380,7 @@ class Segment:
         return entry.position, header
 
     def batch_of(self, entry: OffsetPosition) -> BatchHeader | None:
-        """The header of the batch that an index entry was made for; None where the entry is wrong."""
+        """The header of the batch that an index entry was made for; None if the entry is wrong."""
         # No entry is ever made for the first batch, so one to position 0 is a piece of an unused page.
         if not 0 < entry.position <= self.size - HEADER_BYTES:
             return None

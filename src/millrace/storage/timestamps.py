@@ -9,7 +9,7 @@ def first_at_or_after(segments: Sequence[Segment], timestamp_ms: int, start_offs
     """The first batch that reaches start_offset and whose header promises a timestamp as late as this.
 
     A header may be wrong about its records, or only those before start_offset are as late; the search then
-    goes on behind the batch.
+    continues behind the batch.
     """
     for segment in segments:
         if segment.max_timestamp >= timestamp_ms:

@@ -20,7 +20,7 @@ class AbortedTransaction(NamedTuple):
 
     producer_id: int
     first_offset: int
-    # Of the marker.
+    # The offset of the marker.
     last_offset: int
     # Where the log was stable up to once the marker was there: no earlier transaction ends after it.
     last_stable_offset: int
@@ -54,7 +54,7 @@ class TransactionIndex:
         return self._content
 
     def fault(self) -> str | None:
-        """What is wrong with the stored entries, if anything."""
+        """The fault in the stored entries, if there is one."""
         content = self._entries()
         if len(content) % ENTRY.size:
             return f"{self.path.name} has {len(content)} bytes, which is no number of entries"

@@ -51,7 +51,7 @@ def decoder_in_steps(message: type[Message], version: int) -> Callable[[Buffer, 
 
 @cache
 def encoder(message: type[Message], version: int) -> Encoder[Any]:
-    """The function (message, out, chunks) -> the bytearray to go on with.
+    """The function (message, out, chunks) -> the bytearray to continue with.
 
     Bytes go to the end of `out`. Where large or opaque records come, `out` and the records join `chunks` and
     a new bytearray begins; the one that is returned still has to be added by the caller.

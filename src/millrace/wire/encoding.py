@@ -15,7 +15,7 @@ BYTES_LIKE = (bytes, bytearray, memoryview)
 
 
 def encoder_source(message: type[Message], version: int, *, in_steps: bool = False) -> Callable[..., Any]:
-    """Compile the encoder: (message, out, chunks) -> the bytearray to go on with, or a generator of that."""
+    """Compile the encoder: (message, out, chunks) -> the bytearray to use next, or a generator of it."""
     return _Encoder(message, version, in_steps).compile()
 
 

@@ -145,7 +145,7 @@ def check_batch(buffer: Buffer) -> BatchHeader:
     if header.magic != MAGIC:
         raise CorruptBatch(f"Unsupported magic {header.magic}")
     if header.size != len(buffer):
-        raise CorruptBatch(f"A batch that says {header.size} bytes has {len(buffer)}")
+        raise CorruptBatch(f"A batch of {len(buffer)} bytes claims to have {header.size}")
     computed = crc32c(memoryview(buffer)[ATTRIBUTES_POSITION:])
     if header.crc != computed:
         raise CorruptBatch(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})")

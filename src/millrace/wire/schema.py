@@ -241,7 +241,7 @@ class Request(Message):
 
 
 class Response(Message):
-    """The answer `to` a request, in the same versions."""
+    """The response `to` a request, in the same versions."""
 
     request: ClassVar[type[Request]]
 

@@ -1,4 +1,4 @@
-"""Python source under construction: what the decoder's and the encoder's generators share."""
+"""Python source under construction, shared by the generators of decoders and encoders."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

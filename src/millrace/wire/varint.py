@@ -3,7 +3,7 @@
 Buffer = bytes | bytearray | memoryview
 
 _MAX_BITS = 35
-# Of a header, which has none so far.
+# Upper bound on the tagged fields of a header, which has none so far.
 _MAX_TAGS = 1000
 
 
@@ -14,7 +14,7 @@ def uvarint(value: int) -> bytes:
     """The bytes of an unsigned varint."""
     if value < 0x80:
         return _ONE_BYTE[value]
-    # The sizes of most records, spared the loop.
+    # Fast path: the sizes of most records.
     if value < 0x4000:
         return bytes((value & 0x7F | 0x80, value >> 7))
     if value < 0x200000:
