@@ -69,6 +69,21 @@ def test_who_waits_for_an_answer_does_not_have_to_heartbeat(
     assert follower.heartbeat() is Error.NONE
 
 
+def test_a_member_that_dies_after_a_long_wait_for_its_assignment_is_out(
+    coordinator: Coordinator, new_member: NewMember
+) -> None:
+    leader, follower = new_member(session_ms=REBALANCE_MS * 2), new_member()
+    coordinator.join_all(leader, follower)
+    syncing = follower.sync()
+    coordinator.advance(SESSION_MS * 3)
+    leader.assign([leader, follower])
+    assert syncing.error is Error.NONE
+    coordinator.advance(SESSION_MS - 1)
+    assert follower.member_id in coordinator.group.members
+    coordinator.advance(1)
+    assert follower.member_id not in coordinator.group.members
+
+
 def test_a_session_begins_anew_with_each_generation(coordinator: Coordinator, new_member: NewMember) -> None:
     member = new_member()
     coordinator.stabilize(member)

@@ -3,7 +3,8 @@
 import pytest
 
 from millrace.errors import Error
-from millrace.groups.consumer_member import MemberState
+from millrace.groups.consumer_member import ConsumerMember, MemberState
+from millrace.groups.reconciliation import Target, reconcile
 
 from .consumers import (
     ASSIGNMENT_INTERVAL_MS,
@@ -163,3 +164,20 @@ def test_a_changed_subscription_takes_partitions_away_at_once(coordinator: Coord
     assert member.indexes == [0, 1], "although the next assignment has to wait"
     settle(coordinator, member)
     assert member.indexes == [0, 1]
+
+
+def test_a_member_may_keep_a_partition_that_it_is_giving_up() -> None:
+    """A new target gives it back; its only owner is the member itself."""
+    partition = (b"t" * 16, 0)
+    member = ConsumerMember(
+        "m", epoch=3, state=MemberState.UNREVOKED_PARTITIONS, assigned={}, revoking={partition: 2}
+    )
+    after = reconcile(
+        member,
+        Target(5, {partition}),
+        topics={b"t" * 16},
+        taken={partition},
+        owned=set(),
+        subscription_changed=False,
+    )
+    assert (after.state, after.epoch, after.assigned) == (MemberState.STABLE, 5, {partition: 5})

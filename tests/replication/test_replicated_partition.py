@@ -64,6 +64,17 @@ def test_the_only_replica_commits_what_it_appends(partition: Partition) -> None:
     assert not partition.is_replicated
 
 
+def test_a_fetch_commits_nothing_while_too_few_replicas_are_in_sync(tmp_path: Path) -> None:
+    partition = new_partition(tmp_path, LogConfig(min_insync_replicas=2))
+    partition.become_leader(5, ALL, (ME,), node_id=ME)
+    wait = append(partition)
+    partition.record_fetch(SECOND, 1)
+    assert (partition.high_watermark, wait.resolved) == (0, False)
+    partition.become_leader(5, ALL, (ME, SECOND), node_id=ME)
+    assert (partition.high_watermark, wait.resolved) == (1, True)
+    partition.log.abandon()
+
+
 def test_a_record_is_committed_when_every_in_sync_replica_has_it(partition: Partition) -> None:
     wait = append(partition)
     assert (partition.high_watermark, wait.resolved) == (0, False)

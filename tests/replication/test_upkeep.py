@@ -79,6 +79,18 @@ async def test_records_are_flushed_after_flush_ms(machine: Machine) -> None:
     assert partition.log.unflushed_messages == 0
 
 
+async def test_records_after_a_flush_wait_for_their_own_time(machine: Machine) -> None:
+    partition = machine.dirty("orders")
+    await machine.flush_when_due()
+    assert partition.log.unflushed_messages == 0
+    machine.dirty("orders")
+    await machine.upkeep.flush_due()
+    assert partition.log.unflushed_messages == 1
+    machine.clock.advance(FLUSH_MS)
+    await machine.upkeep.flush_due()
+    assert partition.log.unflushed_messages == 0
+
+
 async def test_a_bulk_load_is_flushed_after_it_has_ended(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -187,3 +187,12 @@ def test_new_producer_ids_need_a_disk(tmp_path: Path, disk: FaultyDisk) -> None:
     disk.fail_next_write()
     assert error_of(coordinator.init, "second") is Error.COORDINATOR_NOT_AVAILABLE
     coordinator.node.kill()
+
+
+def test_the_ids_of_loaded_transactions_are_not_given_again(coordinator: Coordinator) -> None:
+    """No log of records knows a producer that has not written anything yet."""
+    producer = coordinator.init()
+    coordinator.node.kill()
+    (coordinator.node.directories[0] / "producer-ids.json").unlink()
+    coordinator.open()
+    assert coordinator.init("another").producer_id > producer.producer_id
