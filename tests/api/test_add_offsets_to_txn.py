@@ -32,7 +32,7 @@ def test_the_partition_of_the_group_joins_the_transaction(call: Call, api: Api, 
 
 
 @VERSIONS
-def test_a_fenced_producer_is_told_in_words_it_knows(call: Call, version: int) -> None:
+def test_a_fenced_producer_gets_an_error_that_its_version_knows(call: Call, version: int) -> None:
     zombie = init_producer(call)
     init_producer(call)
     fenced = Error.PRODUCER_FENCED if version >= 2 else Error.INVALID_PRODUCER_EPOCH

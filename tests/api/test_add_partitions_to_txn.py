@@ -88,7 +88,7 @@ def test_one_unknown_partition_keeps_the_others_out(call: Call, api: Api, versio
 
 
 @FOR_CLIENTS
-def test_a_fenced_producer_is_told_in_words_it_knows(call: Call, version: int) -> None:
+def test_a_fenced_producer_gets_an_error_that_its_version_knows(call: Call, version: int) -> None:
     zombie = init_producer(call)
     init_producer(call)
     fenced = Error.PRODUCER_FENCED if version >= 2 else Error.INVALID_PRODUCER_EPOCH

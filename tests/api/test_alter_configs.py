@@ -20,7 +20,7 @@ def replace(
     return AlterConfigsRequest(resources=[resource], validate_only=validate_only)
 
 
-def test_what_is_not_named_is_unset(call: Call, api: Api) -> None:
+def test_configs_that_are_not_named_are_unset(call: Call, api: Api) -> None:
     create_topic(api, "orders", 1, configs={"retention.ms": "5"})
     (result,) = call(replace(ResourceType.TOPIC, "orders", {"segment.ms": "7"})).responses
     assert (result.error_code, result.error_message) == (Error.NONE, None)

@@ -28,7 +28,7 @@ def test_a_client_must_name_its_software_properly(call: Call) -> None:
         assert call(request, version=2).error_code == Error.NONE
 
 
-def test_features_are_told_with_the_level_in_force(call: Call) -> None:
+def test_features_have_their_finalized_level(call: Call) -> None:
     response = call(ApiVersionsRequest(client_software_name="a", client_software_version="1"))
     supported = {feature.name: feature for feature in response.supported_features}
     finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}

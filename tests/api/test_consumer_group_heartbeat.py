@@ -46,7 +46,7 @@ def test_errors_come_with_a_message(call: Call) -> None:
     assert "Supported assignors" in response.error_message
 
 
-def test_clients_are_told_that_the_protocol_is_on(call: Call) -> None:
+def test_clients_learn_that_the_protocol_is_enabled(call: Call) -> None:
     response = call(ApiVersionsRequest(client_software_name="test", client_software_version="1"))
     finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
     assert finalized["group.version"] == 1

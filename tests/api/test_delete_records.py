@@ -63,7 +63,7 @@ def test_the_start_never_moves_back(call: Call, api: Api) -> None:
     assert (partition.low_watermark, partition.error_code) == (6, Error.NONE)
 
 
-def test_what_is_deleted_stays_deleted_after_a_kill(call: Call, api: Api, node: Node) -> None:
+def test_deleted_records_stay_deleted_after_a_kill(call: Call, api: Api, node: Node) -> None:
     fill(api)
     call(before(6))
     assert node.reopen().partitions.leader("orders", 0).log.log_start_offset == 6

@@ -86,7 +86,7 @@ def test_a_brokers_configs(call: Call, api: Api) -> None:
     assert found["auto.create.topics.enable"].synonyms == []
 
 
-def test_what_is_set_for_all_brokers(call: Call, api: Api) -> None:
+def test_configs_of_all_brokers_are_described(call: Call, api: Api) -> None:
     assert configs(call(ask(ResourceType.BROKER, ""))) == {}
     finish(api.metadata.set_broker_configs("", {"log.cleaner.threads": "2"}))
     (config,) = configs(call(ask(ResourceType.BROKER, ""))).values()
@@ -100,14 +100,14 @@ def test_the_levels_of_loggers(call: Call) -> None:
     assert found["millrace.cluster.file_store"].value in ("DEBUG", "INFO", "WARN", "ERROR")
 
 
-def test_single_keys_can_be_asked_for(call: Call, api: Api) -> None:
+def test_single_keys_can_be_requested(call: Call, api: Api) -> None:
     create_topic(api, "orders", 1)
     found = configs(call(ask(ResourceType.TOPIC, "orders", ["retention.ms", "nope"])))
     assert list(found) == ["retention.ms"]
     assert len(configs(call(ask(ResourceType.TOPIC, "orders", [])))) == 33
 
 
-def test_documentation_is_given_when_asked_for(call: Call, api: Api) -> None:
+def test_documentation_is_included_on_request(call: Call, api: Api) -> None:
     create_topic(api, "orders", 1)
     assert configs(call(ask(ResourceType.TOPIC, "orders")))["retention.ms"].documentation is None
     found = configs(call(ask(ResourceType.TOPIC, "orders", include_documentation=True)))
@@ -125,7 +125,7 @@ def test_documentation_is_given_when_asked_for(call: Call, api: Api) -> None:
         (99, "x", Error.INVALID_REQUEST),
     ],
 )
-def test_what_does_not_exist_is_an_error(call: Call, resource_type: int, name: str, error: Error) -> None:
+def test_missing_resources_are_errors(call: Call, resource_type: int, name: str, error: Error) -> None:
     (result,) = call(ask(resource_type, name)).results
     assert result.error_code == error
     assert (result.resource_type, result.resource_name) == (resource_type, name)

@@ -66,7 +66,7 @@ def test_offsets_without_members_are_an_empty_group(talk: Talk) -> None:
     assert (group.error_code, group.group_state, group.protocol_type) == (Error.NONE, "Empty", "")
 
 
-def test_operations_are_told_when_asked_for(talk: Talk) -> None:
+def test_authorized_operations_are_included_on_request(talk: Talk) -> None:
     talk.enter()
     (group,) = describe(talk, 6, GROUP)
     assert group.authorized_operations == -(1 << 31)

@@ -23,7 +23,7 @@ def test_sizes_are_those_of_the_logs(call: Call, api: Api) -> None:
     assert sizes == {0: 0, 1: len(records)}
 
 
-def test_single_partitions_can_be_asked_for(call: Call, api: Api) -> None:
+def test_single_partitions_can_be_requested(call: Call, api: Api) -> None:
     create_topic(api, "orders", 2)
     create_topic(api, "other", 1)
     request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="orders", partitions=[1, 9])])

@@ -37,7 +37,7 @@ def test_a_partition_that_has_its_leader_needs_no_election(call: Call, api: Api)
         (UNCLEAN, Error.ELIGIBLE_LEADERS_NOT_AVAILABLE),
     ],
 )
-def test_a_partition_that_is_offline_has_nobody_to_elect(
+def test_an_offline_partition_has_no_replica_to_elect(
     call: Call, api: Api, election: int, error: Error
 ) -> None:
     state = create_topic(api, "orders", 2).states[1]

@@ -50,7 +50,7 @@ def test_a_repeated_request_is_answered_alike(call: Call, version: int) -> None:
 
 
 @VERSIONS
-def test_a_fenced_producer_is_told_in_words_it_knows(call: Call, version: int) -> None:
+def test_a_fenced_producer_gets_an_error_that_its_version_knows(call: Call, version: int) -> None:
     zombie = init_producer(call)
     init_producer(call)
     fenced = Error.PRODUCER_FENCED if version >= 2 else Error.INVALID_PRODUCER_EPOCH
@@ -60,7 +60,7 @@ def test_a_fenced_producer_is_told_in_words_it_knows(call: Call, version: int) -
 
 
 @VERSIONS
-def test_what_is_out_of_place_is_refused(call: Call, version: int) -> None:
+def test_ends_in_the_wrong_state_are_refused(call: Call, version: int) -> None:
     producer = init_producer(call)
     assert call(end_of(producer), version).error_code == Error.INVALID_TXN_STATE
     unknown = call(end_of(producer, name="unknown"), version)

@@ -114,7 +114,7 @@ def test_the_leader_epoch_that_a_client_names_must_be_right(
     assert only(call(request, 11)).error_code == error
 
 
-def test_one_batch_goes_out_however_small_the_limits(call: Call, api: Api) -> None:
+def test_one_batch_is_sent_however_small_the_limits(call: Call, api: Api) -> None:
     for index in (0, 1):
         put(api, b"x" * 5000, index=index)
         put(api, b"y", index=index)
@@ -138,7 +138,7 @@ def test_aborted_transactions_are_listed_only_for_read_committed(call: Call, api
     assert only(call(of((0, 0), isolation_level=1), 11)).aborted_transactions == []
 
 
-def test_a_client_ahead_of_the_log_is_told_where_it_diverges(call: Call, api: Api) -> None:
+def test_a_client_ahead_of_the_log_learns_where_it_diverges(call: Call, api: Api) -> None:
     put(api, b"a", b"b")
     request = of((0, 7))
     request.topics[0].partitions[0].last_fetched_epoch = 0

@@ -134,7 +134,7 @@ def test_a_commit_answers_a_waiting_fetch(api: Api, orders: Partition) -> None:
     assert values(only(answer)) == [b"a", b"b"]
 
 
-def test_an_end_behind_an_open_transaction_answers_nobody(api: Api, orders: Partition) -> None:
+def test_an_end_behind_an_open_transaction_answers_no_fetch(api: Api, orders: Partition) -> None:
     send(orders, b"a")
     send(orders, b"b", producer_id=2)
     waiting = ParkedFetch(api, request(max_wait_ms=60_000, min_bytes=1))

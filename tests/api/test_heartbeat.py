@@ -39,7 +39,7 @@ def test_a_member_hears_that_it_must_join_again(talk: Talk, version: int) -> Non
 
 
 @pytest.mark.parametrize("version", ALL)
-def test_errors_are_told(talk: Talk, version: int) -> None:
+def test_errors_are_returned(talk: Talk, version: int) -> None:
     joined = talk.enter()
     joined.generation_id = 7
     assert talk(beat(joined), version).error_code == Error.ILLEGAL_GENERATION

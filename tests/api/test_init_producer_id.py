@@ -55,7 +55,7 @@ def test_half_an_identity_is_refused(call: Call, identity: tuple[int, int]) -> N
     assert call(request).error_code == Error.INVALID_REQUEST
 
 
-def test_what_is_wrong_with_a_request_is_told(call: Call) -> None:
+def test_invalid_requests_get_their_error(call: Call) -> None:
     empty = InitProducerIdRequest(transactional_id="", transaction_timeout_ms=60_000)
     assert call(empty).error_code == Error.INVALID_REQUEST
     patient = InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=2**31 - 1)

@@ -41,7 +41,7 @@ def test_a_client_without_a_name_is_let_in(talk: Talk) -> None:
 
 
 @pytest.mark.parametrize("version", range(5, 10))
-def test_static_members_are_told_apart_from_version_5_on(talk: Talk, version: int) -> None:
+def test_static_members_are_distinguished_from_version_5_on(talk: Talk, version: int) -> None:
     answer = talk.join(version, group_instance_id="one")
     assert answer.member_id.startswith("one-")
     assert answer.members[0].group_instance_id == "one"

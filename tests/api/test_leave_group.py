@@ -46,7 +46,7 @@ def test_several_members_leave_from_version_3_on(talk: Talk, version: int) -> No
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_nobody_can_leave_a_group_that_is_not_there(talk: Talk, version: int) -> None:
+def test_leaving_a_missing_group_is_an_error(talk: Talk, version: int) -> None:
     request = LeaveGroupRequest(group_id=GROUP, member_id="a", members=[MemberIdentity(member_id="a")])
     answer = talk(request, version)
     if version < 3:

@@ -71,7 +71,7 @@ def test_topics_by_id(call: Call, api: Api, no_name: str | None) -> None:
     assert (missing.name, missing.topic_id, missing.error_code) == (None, UNKNOWN_ID, Error.UNKNOWN_TOPIC_ID)
 
 
-def test_an_asked_for_topic_is_created_and_usable_in_the_same_answer(call: Call, api: Api) -> None:
+def test_a_requested_topic_is_created_and_usable_in_the_same_response(call: Call, api: Api) -> None:
     (answer,) = call(MetadataRequest(topics=[MetadataRequestTopic(name="fresh")])).topics
     assert answer.error_code == Error.NONE
     assert answer.topic_id == api.image.topics["fresh"].topic_id
@@ -109,7 +109,7 @@ def test_one_request_creates_no_more_topics_than_one_request_may(call: Call, api
     assert not api.image.topics
 
 
-def test_a_topic_asked_for_twice_is_answered_once(call: Call, api: Api) -> None:
+def test_a_topic_requested_twice_is_answered_once(call: Call, api: Api) -> None:
     create_topic(api, "orders", 1)
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="orders")]
@@ -117,7 +117,7 @@ def test_a_topic_asked_for_twice_is_answered_once(call: Call, api: Api) -> None:
     assert names(call(request)) == ["orders"]
 
 
-def test_authorized_operations_are_told_only_when_asked_for(call: Call, api: Api) -> None:
+def test_authorized_operations_are_included_only_on_request(call: Call, api: Api) -> None:
     create_topic(api, "orders", 1)
     response = call(MetadataRequest(topics=None), 8)
     assert response.cluster_authorized_operations == -(1 << 31)

@@ -62,7 +62,7 @@ def orders(api: Api) -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_what_is_committed_is_fetched(call: Call, version: int) -> None:
+def test_committed_offsets_are_fetched(call: Call, version: int) -> None:
     assert error_of(call(commit(42), version)) == Error.NONE
     (partition,) = call(fetch(), min(version, 7)).topics[0].partitions
     assert (partition.committed_offset, partition.metadata, partition.error_code) == (42, "note", Error.NONE)
@@ -84,7 +84,7 @@ def test_from_version_10_topics_go_by_id(call: Call, api: Api) -> None:
     assert answer.topics[0].partitions[0].error_code == Error.UNKNOWN_TOPIC_ID
 
 
-def test_a_null_topic_list_asks_for_everything(call: Call) -> None:
+def test_a_null_topic_list_requests_all_offsets(call: Call) -> None:
     call(commit(1, index=1), 8)
     call(commit(2, index=0), 8)
     everything = call(OffsetFetchRequest(group_id="readers", topics=None), 5).topics
@@ -146,13 +146,13 @@ def test_commits_that_cannot_be_are_refused(call: Call, request_: OffsetCommitRe
     assert committed(call) == -1
 
 
-def test_a_group_without_members_does_not_ask_who_commits(call: Call) -> None:
+def test_any_client_may_commit_to_a_group_without_members(call: Call) -> None:
     for offset in (1, 2):
         assert error_of(call(commit(offset, member_id="whoever"), 8)) == Error.NONE
     assert committed(call) == 2
 
 
-def test_a_member_of_no_group_is_told_so_from_version_9(call: Call) -> None:
+def test_a_missing_group_is_an_error_from_version_9(call: Call) -> None:
     request = commit(1, generation_id_or_member_epoch=4, member_id="gone")
     assert error_of(call(request, 9)) == Error.GROUP_ID_NOT_FOUND
 
@@ -222,7 +222,7 @@ def test_unused_offsets_expire_and_their_group_with_them(call: Call, api: Api) -
     assert list(api.groups) == []
 
 
-def test_a_retention_time_of_the_request_goes_before_the_brokers(call: Call, api: Api) -> None:
+def test_a_retention_time_of_the_request_overrides_the_brokers(call: Call, api: Api) -> None:
     call(commit(1, retention_time_ms=DAY_MS), 4)
     api.config.offsets_retention_minutes = 0
     api.groups.expire(api.groups.runtime.shard_of("readers"))

@@ -106,7 +106,7 @@ def test_batches_for_one_partition_keep_their_order(api: Api) -> None:
     assert offsets == [0, MANY, MANY + 1, 2 * MANY + 2]
 
 
-def test_what_is_stored_is_what_was_sent_though_its_memory_was_used_again(api: Api) -> None:
+def test_records_are_stored_as_sent_though_their_memory_was_reused(api: Api) -> None:
     memory = bytearray(batch(MANY, value=b"sent"))
     unfinished = begun(api, to(("table", memory)))
     memory[:] = bytes(len(memory))

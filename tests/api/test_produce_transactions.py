@@ -130,7 +130,7 @@ def test_a_late_batch_of_an_ended_transaction_is_refused(
 
 
 @pytest.mark.parametrize("version", [OLD, JOINS])
-def test_what_a_fenced_producer_tries_is_no_matter_to_the_one_in_its_place(
+def test_attempts_of_a_fenced_producer_do_not_disturb_its_successor(
     call: Call, sender: Sender, version: int
 ) -> None:
     successor = Sender(call, init_producer(call))
@@ -155,7 +155,7 @@ def test_records_of_a_transaction_need_its_id(sender: Sender, orders: Partition)
 
 
 @pytest.mark.parametrize("records", [b"", b"x" * 30, b"\0" * 100])
-def test_what_is_no_batch_is_refused(sender: Sender, orders: Partition, records: bytes) -> None:
+def test_records_that_are_no_batch_are_refused(sender: Sender, orders: Partition, records: bytes) -> None:
     refusal = sender.send_raw(memoryview(records), version=OLD).error_code
     assert refusal in (Error.INVALID_RECORD, Error.CORRUPT_MESSAGE)
     assert orders.high_watermark == 0

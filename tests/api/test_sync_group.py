@@ -18,14 +18,14 @@ def test_the_leader_assigns(talk: Talk, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", ALL)
-def test_who_asks_again_is_told_again(talk: Talk, version: int) -> None:
+def test_a_repeated_sync_gets_the_same_assignment(talk: Talk, version: int) -> None:
     joined = talk.enter()
     talk.assign(joined)
     assert talk(sync_request(joined, {}), version).assignment == b"work"
 
 
 @pytest.mark.parametrize("version", ALL)
-def test_errors_are_told(talk: Talk, version: int) -> None:
+def test_errors_are_returned(talk: Talk, version: int) -> None:
     joined = talk.enter()
     joined.generation_id = 7
     assert talk.assign(joined, version).error_code == Error.ILLEGAL_GENERATION

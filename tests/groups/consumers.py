@@ -118,7 +118,7 @@ class Consumer:
         self.owned = set()
 
     def restarted(self) -> "Consumer":
-        """The same process started anew: it knows its instance id, but not who it was."""
+        """The same process after a restart: it knows its instance id, but not its member id."""
         return Consumer(self._coordinator, *self.topics, regex=self.regex, instance=self.instance)
 
     @property

@@ -226,7 +226,7 @@ class Member:
         return error
 
     def restarted(self) -> "Member":
-        """The same process started anew: it knows its instance id, but not who it was."""
+        """The same process after a restart: it knows its instance id, but not its member id."""
         again = Member(self._coordinator, instance=self.instance, version=self.version)
         again.offers, again.protocol_type = self.offers, self.protocol_type
         again.session_ms, again.rebalance_ms = self.session_ms, self.rebalance_ms

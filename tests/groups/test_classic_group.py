@@ -31,8 +31,8 @@ def commit_of(member: Member, *, generation: int | None = None, transactional: b
     )
 
 
-NOBODY = Commit("", None, -1)
-NOBODYS_TRANSACTION = Commit("", None, -1, is_transactional=True)
+OUTSIDE_CLIENT = Commit("", None, -1)
+OUTSIDE_TRANSACTION = Commit("", None, -1, is_transactional=True)
 
 
 # Commits
@@ -50,9 +50,9 @@ def test_members_of_this_generation_commit(coordinator: Coordinator, new_member:
 def test_only_into_an_empty_group_may_anybody_commit(coordinator: Coordinator, new_member: NewMember) -> None:
     member = new_member()
     coordinator.stabilize(member)
-    assert outcome(coordinator.group, NOBODY) is Error.UNKNOWN_MEMBER_ID
+    assert outcome(coordinator.group, OUTSIDE_CLIENT) is Error.UNKNOWN_MEMBER_ID
     member.leave()
-    assert outcome(coordinator.group, NOBODY) is Error.NONE
+    assert outcome(coordinator.group, OUTSIDE_CLIENT) is Error.NONE
     assert outcome(coordinator.group, commit_of(member)) is Error.UNKNOWN_MEMBER_ID
 
 
@@ -63,7 +63,7 @@ def test_members_commit_while_others_join(coordinator: Coordinator, new_member: 
     assert outcome(coordinator.group, commit_of(member)) is Error.NONE
 
 
-def test_nobody_commits_before_the_assignments_are_known(
+def test_commits_wait_until_the_assignments_are_known(
     coordinator: Coordinator, new_member: NewMember
 ) -> None:
     member = new_member()
@@ -79,11 +79,11 @@ def test_a_fenced_member_cannot_commit(coordinator: Coordinator, new_member: New
     assert outcome(coordinator.group, commit_of(member)) is Error.FENCED_INSTANCE_ID
 
 
-def test_old_transactional_producers_do_not_say_who_they_are(
+def test_old_transactional_producers_send_no_member_id(
     coordinator: Coordinator, new_member: NewMember
 ) -> None:
     coordinator.stabilize(new_member())
-    assert outcome(coordinator.group, NOBODYS_TRANSACTION) is Error.NONE
+    assert outcome(coordinator.group, OUTSIDE_TRANSACTION) is Error.NONE
 
 
 # Subscriptions
@@ -100,9 +100,7 @@ def test_topics_are_read_from_every_version_of_a_subscription(
     assert coordinator.group.subscribed_topics() == {"a", "b", "c"}
 
 
-def test_the_topics_are_those_under_the_chosen_protocol(
-    coordinator: Coordinator, new_member: NewMember
-) -> None:
+def test_the_topics_of_the_chosen_protocol_count(coordinator: Coordinator, new_member: NewMember) -> None:
     member = new_member()
     member.offers = [("range", subscription("a")), ("sticky", subscription("b"))]
     coordinator.stabilize(member)
@@ -122,7 +120,7 @@ def test_the_topics_are_those_under_the_chosen_protocol(
         bytes(range(256)),
     ],
 )
-def test_a_malformed_subscription_harms_nobody(
+def test_a_malformed_subscription_is_harmless(
     coordinator: Coordinator, new_member: NewMember, metadata: bytes
 ) -> None:
     odd, other = new_member(), new_member()
@@ -202,7 +200,7 @@ def test_anybody_may_read_a_groups_offsets(coordinator: Coordinator, new_member:
 # Describing
 
 
-def test_a_stable_group_shows_its_protocol_and_what_its_members_said(
+def test_a_stable_group_shows_its_protocol_and_the_metadata_of_its_members(
     coordinator: Coordinator, new_member: NewMember
 ) -> None:
     one, two = new_member(instance="one", client_id="app"), new_member()
@@ -249,7 +247,7 @@ def test_records_of_old_brokers_have_no_rebalance_timeout() -> None:
     assert group.members["m"].rebalance_timeout_ms == 7_000
 
 
-def test_a_record_is_what_the_group_is() -> None:
+def test_the_record_of_a_group_restores_the_group() -> None:
     member = MemberMetadata(
         member_id="m",
         group_instance_id="i",

@@ -107,7 +107,9 @@ def test_an_id_that_is_not_used_is_forgotten(coordinator: Coordinator, new_membe
     assert member.join().error is Error.UNKNOWN_MEMBER_ID
 
 
-def test_a_rebalance_waits_for_those_with_an_id(coordinator: Coordinator, new_member: NewMember) -> None:
+def test_a_rebalance_waits_for_clients_that_were_given_an_id(
+    coordinator: Coordinator, new_member: NewMember
+) -> None:
     first, second = new_member(), new_member()
     coordinator.stabilize(first)
     second.join()
@@ -117,7 +119,9 @@ def test_a_rebalance_waits_for_those_with_an_id(coordinator: Coordinator, new_me
     assert answer.error is Error.NONE
 
 
-def test_a_rebalance_goes_on_when_an_id_is_not_used(coordinator: Coordinator, new_member: NewMember) -> None:
+def test_a_rebalance_continues_when_an_id_is_not_used(
+    coordinator: Coordinator, new_member: NewMember
+) -> None:
     first, second = new_member(), new_member()
     coordinator.stabilize(first)
     second.join()
@@ -127,7 +131,7 @@ def test_a_rebalance_goes_on_when_an_id_is_not_used(coordinator: Coordinator, ne
     assert list(coordinator.group.members) == [first.member_id]
 
 
-def test_somebody_with_an_id_may_leave_before_joining(
+def test_a_client_with_an_id_may_leave_before_joining(
     coordinator: Coordinator, new_member: NewMember
 ) -> None:
     first, second = new_member(), new_member()
@@ -205,7 +209,7 @@ def test_an_empty_group_takes_any_protocol_type(coordinator: Coordinator, new_me
 
 
 @small(2)
-def test_a_full_group_takes_nobody(coordinator: Coordinator, new_member: NewMember) -> None:
+def test_a_full_group_rejects_joins(coordinator: Coordinator, new_member: NewMember) -> None:
     coordinator.stabilize(new_member(), new_member())
     answer = new_member().join()
     assert answer.error is Error.GROUP_MAX_SIZE_REACHED
@@ -245,9 +249,7 @@ def test_a_group_that_has_become_too_large_shrinks(coordinator: Coordinator, new
 # What members are told
 
 
-def test_the_leader_learns_of_everybody_and_the_others_of_nobody(
-    coordinator: Coordinator, new_member: NewMember
-) -> None:
+def test_only_the_leader_learns_of_the_other_members(coordinator: Coordinator, new_member: NewMember) -> None:
     members = [new_member() for _ in range(3)]
     answers = [member.enter() for member in members]
     coordinator.advance(2 * INITIAL_DELAY_MS)
@@ -273,7 +275,7 @@ def test_the_protocol_with_most_votes_among_the_common_ones_is_taken(
     assert coordinator.group.protocol == "sticky"
 
 
-def test_the_metadata_told_is_that_of_the_chosen_protocol(
+def test_the_leader_gets_the_metadata_of_the_chosen_protocol(
     coordinator: Coordinator, new_member: NewMember
 ) -> None:
     member = new_member()
@@ -334,7 +336,7 @@ def test_a_leader_that_joins_again_starts_a_rebalance(
     assert follower.heartbeat() is Error.REBALANCE_IN_PROGRESS
 
 
-def test_a_follower_that_joins_again_unchanged_is_told_its_generation(
+def test_a_follower_that_joins_again_unchanged_gets_its_generation(
     coordinator: Coordinator, new_member: NewMember
 ) -> None:
     leader, follower = new_member(), new_member()

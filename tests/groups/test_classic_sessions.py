@@ -1,4 +1,4 @@
-"""Sessions of classic members: who is heard of stays, who is not is out."""
+"""Sessions of classic members: a member that is silent for too long is removed."""
 
 from millrace.errors import Error
 
@@ -49,7 +49,7 @@ def test_heartbeats_count_between_join_and_sync(coordinator: Coordinator, new_me
     assert member.sync().error is Error.NONE
 
 
-def test_who_waits_for_an_answer_does_not_have_to_heartbeat(
+def test_a_member_with_a_parked_request_need_not_heartbeat(
     coordinator: Coordinator, new_member: NewMember
 ) -> None:
     leader = new_member(session_ms=REBALANCE_MS * 2)
@@ -84,7 +84,7 @@ def test_a_member_that_dies_after_a_long_wait_for_its_assignment_is_out(
     assert follower.member_id not in coordinator.group.members
 
 
-def test_a_session_begins_anew_with_each_generation(coordinator: Coordinator, new_member: NewMember) -> None:
+def test_a_session_restarts_with_each_generation(coordinator: Coordinator, new_member: NewMember) -> None:
     member = new_member()
     coordinator.stabilize(member)
     coordinator.advance(SESSION_MS - 1)
@@ -147,7 +147,9 @@ def test_the_last_to_leave_leaves_an_empty_group(coordinator: Coordinator, new_m
     assert len(coordinator.timers) == 0
 
 
-def test_nobody_waits_for_a_member_that_leaves(coordinator: Coordinator, new_member: NewMember) -> None:
+def test_a_rebalance_does_not_wait_for_a_member_that_leaves(
+    coordinator: Coordinator, new_member: NewMember
+) -> None:
     stays, leaves = new_member(), new_member()
     coordinator.stabilize(stays, leaves)
     answer = stays.join()
@@ -155,7 +157,7 @@ def test_nobody_waits_for_a_member_that_leaves(coordinator: Coordinator, new_mem
     assert answer.error is Error.NONE
 
 
-def test_who_leaves_gets_an_answer_to_what_it_waits_with(
+def test_parked_requests_of_a_leaving_member_are_answered(
     coordinator: Coordinator, new_member: NewMember
 ) -> None:
     stays, leaves = new_member(), new_member()

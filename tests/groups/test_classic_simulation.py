@@ -71,7 +71,7 @@ class Simulation:
     def __init__(self, directory: Path, seed: int) -> None:
         self.random = random.Random(seed)
         self.coordinator = Coordinator(directory)
-        self.coordinator.groups.find("any group brings the internal topic into being")
+        self.coordinator.groups.find("any group creates the internal topic")
         self.processes: list[Process] = []
         self.instances = 0
 
@@ -103,7 +103,7 @@ class Simulation:
         self.processes.remove(process)
 
     def replace(self, process: Process) -> None:
-        """A process is started anew while the old one may still be running."""
+        """Restart a process while the old one may still be running."""
         if process.member.instance is not None:
             self.processes.append(Process(self.coordinator, process.member.instance))
 
@@ -144,7 +144,7 @@ class Simulation:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_whoever_is_left_ends_up_in_one_stable_generation(tmp_path: Path, seed: int) -> None:
+def test_remaining_members_end_up_in_one_stable_generation(tmp_path: Path, seed: int) -> None:
     simulation = Simulation(tmp_path / "data", seed)
     try:
         for _ in range(STEPS):

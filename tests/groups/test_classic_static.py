@@ -21,7 +21,7 @@ def test_a_static_member_is_let_in_without_asking_for_an_id(
     assert re.fullmatch(r"one-[0-9a-f-]{36}", member.member_id)
 
 
-def test_a_follower_that_is_started_anew_gets_its_assignment_without_a_rebalance(
+def test_a_follower_that_restarts_gets_its_assignment_without_a_rebalance(
     coordinator: Coordinator, new_member: NewMember
 ) -> None:
     leader, follower = new_member(instance="one"), new_member(instance="two")
@@ -38,7 +38,7 @@ def test_a_follower_that_is_started_anew_gets_its_assignment_without_a_rebalance
     assert leader.heartbeat() is again.heartbeat() is Error.NONE
 
 
-def test_a_leader_that_is_started_anew_is_told_to_assign_nothing(
+def test_a_leader_that_restarts_is_told_to_skip_the_assignment(
     coordinator: Coordinator, new_member: NewMember
 ) -> None:
     leader, follower = new_member(instance="one"), new_member(instance="two")
@@ -53,7 +53,7 @@ def test_a_leader_that_is_started_anew_is_told_to_assign_nothing(
 
 
 @pytest.mark.parametrize("version", [5, 8])
-def test_an_older_leader_that_is_started_anew_takes_itself_for_a_follower(
+def test_an_older_leader_that_restarts_takes_itself_for_a_follower(
     coordinator: Coordinator, new_member: NewMember, version: int
 ) -> None:
     leader = new_member(instance="one", version=version)

@@ -1,4 +1,4 @@
-"""Syncing a classic group: the leader assigns, everybody gets its part, and what goes wrong in between."""
+"""Syncing a classic group: the leader assigns, each member gets its part, and failures in between."""
 
 import pytest
 
@@ -8,7 +8,9 @@ from .conftest import NewMember
 from .members import REBALANCE_MS, SESSION_MS, Coordinator
 
 
-def test_each_member_gets_what_the_leader_assigned(coordinator: Coordinator, new_member: NewMember) -> None:
+def test_each_member_gets_its_assignment_from_the_leader(
+    coordinator: Coordinator, new_member: NewMember
+) -> None:
     members = [new_member() for _ in range(3)]
     coordinator.stabilize(*members)
     assert [member.assignment for member in members] == [member.work for member in members]
@@ -47,7 +49,7 @@ def test_assignments_to_strangers_are_ignored(coordinator: Coordinator, new_memb
     assert list(coordinator.group.members) == [leader.member_id]
 
 
-def test_what_a_follower_assigns_is_ignored(coordinator: Coordinator, new_member: NewMember) -> None:
+def test_assignments_of_a_follower_are_ignored(coordinator: Coordinator, new_member: NewMember) -> None:
     leader, follower = new_member(), new_member()
     coordinator.join_all(leader, follower)
     assert not follower.assign([leader, follower]).arrived
@@ -92,7 +94,7 @@ def test_another_protocol_than_the_groups_is_refused(
     assert member.sync(protocol=("consumer", "range")).error is Error.NONE
 
 
-def test_a_new_member_sends_those_who_wait_back_to_join(
+def test_a_new_member_sends_parked_syncs_back_to_join(
     coordinator: Coordinator, new_member: NewMember
 ) -> None:
     leader, follower = new_member(), new_member()
@@ -123,14 +125,16 @@ def test_a_leader_that_never_assigns_is_replaced(coordinator: Coordinator, new_m
     assert follower.is_leader
 
 
-def test_who_has_synced_is_not_expected_to_again(coordinator: Coordinator, new_member: NewMember) -> None:
+def test_a_member_that_has_synced_is_not_expected_to_sync_again(
+    coordinator: Coordinator, new_member: NewMember
+) -> None:
     member = new_member(session_ms=REBALANCE_MS * 3)
     coordinator.stabilize(member)
     coordinator.advance(REBALANCE_MS * 2)
     assert member.heartbeat() is Error.NONE
 
 
-def test_an_assignment_that_cannot_be_written_sends_everybody_back_to_join(
+def test_an_assignment_that_cannot_be_written_sends_all_members_back_to_join(
     coordinator: Coordinator, new_member: NewMember
 ) -> None:
     leader, follower = new_member(), new_member()

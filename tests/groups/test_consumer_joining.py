@@ -46,7 +46,7 @@ def test_a_member_without_an_id_is_given_one_in_version_0(coordinator: Coordinat
     assert list(group_of(coordinator).members) == [member.member_id]
 
 
-def test_a_member_may_be_told_nothing_new(coordinator: Coordinator) -> None:
+def test_an_unchanged_assignment_is_not_repeated(coordinator: Coordinator) -> None:
     member = Consumer(coordinator)
     member.join()
     before = coordinator.groups.runtime.shard_of("readers").groups["readers"]
@@ -152,7 +152,7 @@ def test_heartbeats_to_a_group_that_is_not_there(coordinator: Coordinator) -> No
     assert Consumer(coordinator).error(member_epoch=-1).error is Error.GROUP_ID_NOT_FOUND
 
 
-def test_heartbeats_of_somebody_unknown(coordinator: Coordinator) -> None:
+def test_heartbeats_of_an_unknown_member_are_rejected(coordinator: Coordinator) -> None:
     Consumer(coordinator).join()
     stranger = Consumer(coordinator)
     error = stranger.error(member_epoch=1)
@@ -186,7 +186,7 @@ def test_a_member_that_missed_its_last_answer_may_go_on(coordinator: Coordinator
     assert member.indexes == [0, 1, 2, 3, 4, 5]
 
 
-def test_with_what_it_was_not_given_it_is_fenced_even_then(coordinator: Coordinator) -> None:
+def test_a_member_that_owns_foreign_partitions_is_fenced(coordinator: Coordinator) -> None:
     first, second = Consumer(coordinator), Consumer(coordinator)
     first.join()
     second.join()
@@ -205,7 +205,7 @@ def test_with_what_it_was_not_given_it_is_fenced_even_then(coordinator: Coordina
 
 
 @pytest.mark.parametrize("coordinator", [{"group.consumer.max.size": "1"}], indirect=True)
-def test_a_full_group_takes_nobody_else(coordinator: Coordinator) -> None:
+def test_a_full_group_rejects_new_members(coordinator: Coordinator) -> None:
     member = Consumer(coordinator)
     member.join()
     error = Consumer(coordinator).error(**JOIN, member_epoch=0)

@@ -42,7 +42,7 @@ def test_a_member_commits_in_its_epoch(coordinator: Coordinator) -> None:
     assert commit(coordinator, member.member_id, member.epoch, version=8) is Error.UNSUPPORTED_VERSION
 
 
-def test_a_member_that_is_behind_commits_what_it_has_had_since(coordinator: Coordinator) -> None:
+def test_a_member_that_is_behind_commits_partitions_that_it_has_kept(coordinator: Coordinator) -> None:
     first, second = Consumer(coordinator), Consumer(coordinator)
     first.join()
     coordinator.advance(ASSIGNMENT_INTERVAL_MS)
@@ -55,7 +55,7 @@ def test_a_member_that_is_behind_commits_what_it_has_had_since(coordinator: Coor
     assert commit(coordinator, second.member_id, 1, taken) is Error.STALE_MEMBER_EPOCH
 
 
-def test_what_is_being_given_up_can_still_be_committed(coordinator: Coordinator) -> None:
+def test_partitions_that_are_being_revoked_can_still_be_committed(coordinator: Coordinator) -> None:
     first, second = Consumer(coordinator), Consumer(coordinator)
     first.join()
     coordinator.advance(ASSIGNMENT_INTERVAL_MS)
@@ -65,7 +65,7 @@ def test_what_is_being_given_up_can_still_be_committed(coordinator: Coordinator)
         assert commit(coordinator, first.member_id, first.epoch, index) is Error.NONE
 
 
-def test_nobody_in_particular_commits_only_while_there_is_nobody(coordinator: Coordinator) -> None:
+def test_clients_outside_the_group_commit_only_while_it_is_empty(coordinator: Coordinator) -> None:
     member = Consumer(coordinator)
     member.join()
     assert commit(coordinator, "", -1) is Error.UNKNOWN_MEMBER_ID

@@ -81,7 +81,7 @@ def test_a_member_that_does_not_give_up_its_partitions_is_out(coordinator: Coord
     assert second.indexes == [0, 1, 2, 3]
 
 
-def test_who_gave_them_up_in_time_stays(coordinator: Coordinator) -> None:
+def test_a_member_that_revokes_in_time_stays(coordinator: Coordinator) -> None:
     first, second = Consumer(coordinator), Consumer(coordinator)
     first.join()
     coordinator.advance(ASSIGNMENT_INTERVAL_MS)
@@ -119,7 +119,7 @@ def test_the_last_one_leaves_an_empty_group(coordinator: Coordinator) -> None:
     assert coordinator.groups.find("readers") is None
 
 
-def test_what_a_leaver_had_is_free_at_once(coordinator: Coordinator) -> None:
+def test_partitions_of_a_leaving_member_are_free_at_once(coordinator: Coordinator) -> None:
     first, second = Consumer(coordinator), Consumer(coordinator)
     first.join()
     second.join()
@@ -146,7 +146,7 @@ def test_an_append_that_fails_changes_nothing(coordinator: Coordinator) -> None:
     assert group.epoch == 2
 
 
-def test_who_could_not_be_taken_out_is_so_later(coordinator: Coordinator) -> None:
+def test_removing_a_member_is_retried(coordinator: Coordinator) -> None:
     Consumer(coordinator).join()
     coordinator.disk.fail_next_write()
     coordinator.advance(SESSION_MS)

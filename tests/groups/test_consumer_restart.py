@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol after kill -9: as they were, with time for their members to be heard of."""
+"""Groups of the consumer protocol after kill -9: as they were, and their members have time to return."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def kept(group: ConsumerGroup) -> dict[str, Any]:
     return {name: value for name, value in vars(group).items() if name not in memory_only}
 
 
-def test_a_stable_group_is_back_and_nobody_notices(coordinator: Coordinator) -> None:
+def test_members_of_a_stable_group_do_not_notice_a_restart(coordinator: Coordinator) -> None:
     members = [Consumer(coordinator, regex="or.*"), Consumer(coordinator, instance="one", assignor="range")]
     for member in members:
         member.join()
@@ -47,7 +47,7 @@ def test_a_stable_group_is_back_and_nobody_notices(coordinator: Coordinator) -> 
     assert group_of(coordinator).is_empty
 
 
-def test_a_revocation_under_way_goes_on_with_its_time(coordinator: Coordinator) -> None:
+def test_a_revocation_under_way_continues_after_a_restart(coordinator: Coordinator) -> None:
     first, second = Consumer(coordinator), Consumer(coordinator)
     first.join()
     coordinator.advance(ASSIGNMENT_INTERVAL_MS)

@@ -169,7 +169,7 @@ class Life:
             assert kept(group_of(self.coordinator)) == state
 
     def come_to_rest(self) -> None:
-        """Everybody who is left heartbeats: the group has what it shall have."""
+        """Let all remaining members heartbeat, and check that every partition has its owner."""
         self.coordinator.advance(SESSION_MS - HEARTBEAT_MS)
         for member in self.members:
             self._beat(member)
@@ -191,7 +191,7 @@ class Life:
             for name in subscribed
             for index in range(cluster.topics[name].partitions)
         }
-        assert group.owners.keys() == expected, "nothing is left to nobody"
+        assert group.owners.keys() == expected, "a partition has no owner"
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -32,13 +32,13 @@ def test_a_static_member_that_is_back_in_time_finds_its_partitions(
     again = static.restarted()
     again.join()
     group = group_of(coordinator)
-    assert (again.owned, again.epoch, group.epoch) == (had, epoch, epoch), "nobody else has noticed"
+    assert (again.owned, again.epoch, group.epoch) == (had, epoch, epoch), "another member has noticed"
     assert set(group.members) == {again.member_id, other.member_id}
     coordinator.restart()
     assert set(group_of(coordinator).members) == {again.member_id, other.member_id}
 
 
-def test_one_that_does_not_come_back_is_out_after_its_session(
+def test_a_static_member_that_does_not_return_is_removed_after_its_session(
     coordinator: Coordinator, pair: tuple[Consumer, Consumer]
 ) -> None:
     static, other = pair
@@ -52,7 +52,7 @@ def test_one_that_does_not_come_back_is_out_after_its_session(
     assert other.indexes == [0, 1, 2, 3]
 
 
-def test_one_that_leaves_for_good_is_out_at_once(
+def test_a_static_member_that_leaves_for_good_is_removed_at_once(
     coordinator: Coordinator, pair: tuple[Consumer, Consumer]
 ) -> None:
     static, other = pair
@@ -72,7 +72,9 @@ def test_a_second_process_of_the_same_instance_is_refused(
     static.beat()
 
 
-def test_whoever_was_replaced_is_fenced(coordinator: Coordinator, pair: tuple[Consumer, Consumer]) -> None:
+def test_a_replaced_static_member_is_fenced(
+    coordinator: Coordinator, pair: tuple[Consumer, Consumer]
+) -> None:
     static, _ = pair
     static.leave(-2)
     again = static.restarted()
@@ -81,21 +83,25 @@ def test_whoever_was_replaced_is_fenced(coordinator: Coordinator, pair: tuple[Co
         assert static.error(member_epoch=epoch).error is Error.FENCED_INSTANCE_ID
 
 
-def test_an_instance_nobody_knows(coordinator: Coordinator, pair: tuple[Consumer, Consumer]) -> None:
+def test_an_unknown_instance_id_is_rejected(
+    coordinator: Coordinator, pair: tuple[Consumer, Consumer]
+) -> None:
     static, _ = pair
     for epoch in (2, -1, -2):
         error = static.error(instance_id="nobody", member_epoch=epoch)
         assert (error.error, error.message) == (Error.UNKNOWN_MEMBER_ID, "Instance id nobody is unknown.")
 
 
-def test_one_that_lost_the_answer_to_its_join_may_join_again(coordinator: Coordinator) -> None:
+def test_a_static_member_that_missed_the_response_to_its_join_may_join_again(
+    coordinator: Coordinator,
+) -> None:
     static = Consumer(coordinator, instance="one")
     static.beat(full=True, lose_answer=True)
     assert static.join().member_epoch == 1
     assert static.indexes == [0, 1, 2, 3]
 
 
-def test_a_new_subscription_of_one_that_is_back_is_assigned_anew(
+def test_a_new_subscription_of_a_returning_static_member_is_assigned(
     coordinator: Coordinator, pair: tuple[Consumer, Consumer]
 ) -> None:
     cluster_of(coordinator).create_topic("returns", 2)

@@ -199,7 +199,7 @@ def test_classic_members_have_their_rebalance_timeout_to_join_again(
     assert set(group_of(coordinator).members) == {new.member_id, steady.member_id}
 
 
-def test_one_that_never_asks_for_its_assignment_is_out(coordinator: Coordinator) -> None:
+def test_a_classic_member_that_never_syncs_is_removed(coordinator: Coordinator) -> None:
     new, classic = Consumer(coordinator), ClassicConsumer(coordinator)
     new.join()
     classic.enter()
@@ -269,7 +269,7 @@ def test_a_group_that_may_not_be_turned(
     assert classics[0].heartbeat() is Error.NONE
 
 
-def test_what_a_standard_assignor_adds_is_no_hindrance(coordinator: Coordinator) -> None:
+def test_user_data_of_a_standard_assignor_is_no_obstacle(coordinator: Coordinator) -> None:
     classic = ClassicConsumer(coordinator)
     coordinator.join_all(classic)
     classic.sync({classic.member_id: assignment(0, 1, 2, 3, user_data=b"generation and owned partitions")})

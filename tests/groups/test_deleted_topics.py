@@ -1,4 +1,4 @@
-"""Offsets go with their topic: a group starts anew with one that is created again."""
+"""Offsets are deleted with their topic: a group starts over with a new topic of the same name."""
 
 from confluent_kafka import OFFSET_INVALID, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic

@@ -30,7 +30,7 @@ def is_member(coordinator: Coordinator, member: Consumer) -> bool:
     return isinstance(group, ConsumerGroup) and member.member_id in group.members
 
 
-def test_members_are_told_the_heartbeat_interval_of_their_group(coordinator: Coordinator) -> None:
+def test_members_get_the_heartbeat_interval_of_their_group(coordinator: Coordinator) -> None:
     member = Consumer(coordinator)
     assert member.join().interval_ms == HEARTBEAT_MS
     configure(coordinator, consumer_heartbeat_interval_ms=LONGER_HEARTBEAT_MS)

@@ -97,7 +97,7 @@ def test_a_coordinator_that_resigns_leaves_no_timers(coordinator: Coordinator, n
     assert refused.value.error is Error.NOT_COORDINATOR
 
 
-def test_a_group_goes_on_with_the_next_coordinator(coordinator: Coordinator, new_member: NewMember) -> None:
+def test_a_group_continues_with_the_next_coordinator(coordinator: Coordinator, new_member: NewMember) -> None:
     members = [new_member(), new_member(instance="static")]
     coordinator.stabilize(*members)
     before = live_state(coordinator)
@@ -109,7 +109,7 @@ def test_a_group_goes_on_with_the_next_coordinator(coordinator: Coordinator, new
     assert coordinator.group.state != "Stable", "the sessions go on with it"
 
 
-def test_a_consumer_group_goes_on_with_the_next_coordinator(coordinator: Coordinator) -> None:
+def test_a_consumer_group_continues_with_the_next_coordinator(coordinator: Coordinator) -> None:
     cluster_of(coordinator).create_topic("orders", 4)
     consumers = [Consumer(coordinator), Consumer(coordinator)]
     settle(coordinator, *consumers)

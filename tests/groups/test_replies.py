@@ -44,7 +44,7 @@ def test_replies_are_held_back_until_the_end() -> None:
     assert parked.resolved
 
 
-def test_what_a_reply_brings_about_is_sent_too() -> None:
+def test_replies_that_follow_from_a_reply_are_sent_too() -> None:
     replies, first, second = Replies(committed_already), Deferred[str](), Deferred[str]()
 
     def next_request(_: str) -> None:

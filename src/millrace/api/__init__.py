@@ -312,7 +312,7 @@ HANDLERS_BY_KEY = {handler.api_key: handler for handler in HANDLERS}
 
 
 def offered_versions() -> tuple[tuple[int, int, int], ...]:
-    """What ApiVersions tells: (api key, lowest, highest version), in the order of the keys."""
+    """The APIs as ApiVersions lists them, in the order of their keys: (key, lowest, highest version)."""
     offered = []
     for handler in sorted(HANDLERS, key=lambda handler: handler.api_key):
         # Old librdkafka takes a broker without Produce v0 for one that cannot take compressed records.

@@ -1,4 +1,4 @@
-"""A classic group: members that join generation after generation, and one of them who assigns the work.
+"""A classic group: members that join generation after generation, and a leader that assigns the work.
 
 What lasts of it is one record, written when a generation is stable or the group has become empty. In
 between, while members join and wait for their assignments, the group is ahead of its record and lives in
@@ -73,7 +73,7 @@ class ClassicGroup(Group):
         self.is_initial_rebalance = False
         """Whether it was empty before: it then waits for more members even if all it knows are here."""
         self.grew = False
-        """Whether somebody came since the initial rebalance was last extended."""
+        """Whether a member joined since the initial rebalance was last extended."""
 
     # What every group tells
 
@@ -112,7 +112,7 @@ class ClassicGroup(Group):
             raise KafkaError(Error.REBALANCE_IN_PROGRESS)
 
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Anybody may read a classic group's offsets."""
+        """Every client may read the offsets of a classic group."""
 
     def validate_delete_offsets(self) -> None:
         if not self.is_empty and not self.uses_consumer_protocol:
@@ -173,7 +173,7 @@ class ClassicGroup(Group):
         member.session_timeout_ms = session_timeout_ms
 
     def remove(self, member_id: str) -> None:
-        """Take a member, or somebody who was about to become one, out of the group."""
+        """Remove a member, or a client that was about to become one."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._support.subtract(name for name, _ in member.offers)
@@ -207,13 +207,13 @@ class ClassicGroup(Group):
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long a rebalance waits: for the most patient member."""
+        """The time that a rebalance waits: the longest rebalance timeout of a member."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     # Protocols
 
     def supports(self, protocol_type: str, offers: Offers) -> bool:
-        """Whether somebody with these offers could join: one of them all members must speak."""
+        """Whether a client with these offers can join: all members must speak one of them."""
         if self.is_empty:
             return bool(protocol_type and offers)
         return protocol_type == self._protocol_type and any(
@@ -250,7 +250,7 @@ class ClassicGroup(Group):
         return not self.pending and len(self.parked_joins) == len(self.members)
 
     def elect_leader(self) -> bool:
-        """Keep a leader that has joined, or else take one who has; False when nobody has joined."""
+        """Keep the leader if it has joined, or choose a member that has; False if none has."""
         if self.leader in self.parked_joins:
             return True
         joined = next((member_id for member_id in self.members if member_id in self.parked_joins), None)
@@ -260,7 +260,7 @@ class ClassicGroup(Group):
         return True
 
     def begin_generation(self, now_ms: int) -> None:
-        """Those who have joined are the members of the next generation; without any the group is empty."""
+        """Make the members that have joined the next generation; without any, the group is empty."""
         self.generation += 1
         self.protocol = self.select_protocol() if self.members else None
         self._topics = self._find_topics()
@@ -268,7 +268,7 @@ class ClassicGroup(Group):
         self.unsynced = set(self.members)
 
     def _find_topics(self) -> set[str] | None:
-        """What consumers are subscribed to; None if one says it in a way that cannot be read."""
+        """The topics that consumers subscribe to; None if a subscription cannot be read."""
         if not self.uses_consumer_protocol:
             return None
         try:
@@ -371,7 +371,7 @@ def _most_votes(members: Iterable[Member], candidates: Container[str]) -> str:
 
 
 def new_group_record(group_id: str, now_ms: int) -> StateRecord:
-    """What makes an empty group of whoever is the first to join it."""
+    """The record that creates an empty group, for its first member to join."""
     group = ClassicGroup(group_id)
     group.state_since_ms = now_ms
     return group.to_record()

@@ -1,4 +1,4 @@
-"""A member of a classic group: who it is, how long it may be silent, what it offers and what it was given."""
+"""A member of a classic group: its ids, timeouts, offers and assignment."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class Member:
         )
 
     def metadata(self, protocol: str | None) -> bytes | None:
-        """What the member says under a protocol; None where it does not speak it."""
+        """The metadata of the member for a protocol; None if it does not speak the protocol."""
         return next((metadata for name, metadata in self.offers if name == protocol), None)
 
     def vote(self, candidates: Container[str]) -> str:
-        """Its favourite among protocols that everybody speaks."""
+        """Its favourite among protocols that all members speak."""
         return next(name for name, _ in self.offers if name in candidates)
 
     def joined(self, protocol: str | None) -> JoinedMember:

@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: what members of classic groups ask of their coordinator."""
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: requests of members of classic groups."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from millrace.timers import Timers
 
 
 class OtherProtocol(Protocol):
-    """Answers classic members of a group that has gone over to another protocol."""
+    """Handles requests of classic members of a group that uses another protocol."""
 
     def join(self, group: Group, client: Client, request: JoinRequest) -> Join: ...
 
@@ -56,7 +56,7 @@ class ClassicProtocol:
     # Starting
 
     def on_loaded(self, shard: GroupShard) -> None:
-        """The members of groups that are back from the log have as long as ever to be heard of."""
+        """Start the sessions of members of groups that were loaded from the log."""
         for group in list(shard.groups.values()):
             if isinstance(group, ClassicGroup):
                 self.start_sessions(group)
@@ -78,7 +78,7 @@ class ClassicProtocol:
     # Joining
 
     def join(self, client: Client, request: JoinRequest) -> Join:
-        """Join a group, or its next generation; who is told KafkaError did not."""
+        """Join a group, or its next generation. Raises KafkaError if the join is rejected."""
         self._check_group_id(request.group_id)
         timeout_ms = request.session_timeout_ms
         shortest_ms = self._config.group_min_session_timeout_ms
@@ -93,7 +93,7 @@ class ClassicProtocol:
             return self.other_protocol.join(group, client, request)
 
     def _group_to_join(self, request: JoinRequest) -> Group:
-        """The group, which a first member brings into being; one of another type that is empty gives way."""
+        """The group. The first member creates it, in place of an empty group of another type."""
         group_id = request.group_id
         group = self._find(group_id)
         if group is not None and (isinstance(group, ClassicGroup) or not group.is_empty):
@@ -128,7 +128,7 @@ class ClassicProtocol:
         if group.state is State.EMPTY:
             return True
         if group.state is State.PREPARING_REBALANCE:
-            # Those who have joined count: of a group that is too large, the last to come are left out.
+            # Members that have joined count: the last to join a group that is too large are left out.
             return member_id in group.parked_joins or len(group.parked_joins) < self._config.group_max_size
         return member_id in group.members or len(group.members) < self._config.group_max_size
 
@@ -155,7 +155,7 @@ class ClassicProtocol:
         if member.offers != request.offers:
             return False
         if group.state is State.STABLE:
-            # A leader that joins knows of something to assign anew, such as partitions.
+            # A leader joins again if the assignment has to change, for new partitions for example.
             return member.member_id != group.leader
         return group.state is State.COMPLETING_REBALANCE
 
@@ -235,7 +235,7 @@ class ClassicProtocol:
     # Syncing
 
     def sync(self, request: SyncRequest) -> Sync:
-        """Bring the leader's assignments, and get one's own when they are there."""
+        """Get the assignment of a member, once the leader has brought the assignments."""
         group = self._group_of_member(request.group_id)
         if not isinstance(group, ClassicGroup):
             return self._other_protocol().sync(group, request)

@@ -1,4 +1,4 @@
-"""How classic groups come from one generation to the next, and how they find that a member is dead."""
+"""Rebalances of classic groups, from one generation to the next, and sessions of their members."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from millrace.timers import Timers
 logger = logging.getLogger(__name__)
 
 # New members cannot heartbeat while their first join is parked, and a client that gives up on it comes again
-# as somebody else: those it leaves behind must not gather for ever.
+# under another id: the members that it leaves behind must not accumulate forever.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 Step = Callable[[], object]
@@ -66,12 +66,12 @@ class Rebalances:
             self.complete_if_due(group)
 
     def complete_if_due(self, group: ClassicGroup) -> None:
-        """End the joining when everybody has; an initial rebalance always takes its time."""
+        """End the joining once all members have joined. An initial rebalance always waits its full time."""
         if group.state is State.PREPARING_REBALANCE and not group.is_initial_rebalance and group.all_joined:
             self.complete(group)
 
     def complete(self, group: ClassicGroup) -> None:
-        """Leave out who has not joined, and give the others their next generation."""
+        """Remove members that have not joined, and give the others their next generation."""
         self._timers.cancel(_join_key(group))
         self._drop_absent(group)
         if not group.elect_leader() and group.members:
@@ -85,7 +85,7 @@ class Rebalances:
             self._announce(group)
 
     def _drop_absent(self, group: ClassicGroup) -> None:
-        """Members that did not join in time are out, but a static one may be on its way back."""
+        """Remove members that did not join in time, except static ones, which may come back."""
         absent = [
             member.member_id
             for member in group.members.values()
@@ -131,7 +131,7 @@ class Rebalances:
     # Assigning
 
     def settle(self, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
-        """The leader has assigned: make it last, and tell everybody; if that fails all join again."""
+        """Store the assignments of the leader and answer all members. If that fails, all join again."""
         try:
             self.write(group, group.record_with_assignments(assignments))
         except KafkaError as error:
@@ -172,7 +172,7 @@ class Rebalances:
         self._timers.cancel(_sync_key(group))
 
     def _expire_syncs(self, group: ClassicGroup) -> None:
-        """Members that joined but never came for their assignment are out."""
+        """Remove members that joined but never asked for their assignment."""
         missing = set(group.unsynced)
         if not missing:
             return
@@ -184,11 +184,11 @@ class Rebalances:
     # Sessions
 
     def extend_session(self, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
-        """A member was heard of: it may be silent for as long as its session lasts."""
+        """Restart the session timeout of a member."""
         self.expect(group, member.member_id, member.session_timeout_ms if timeout_ms is None else timeout_ms)
 
     def expect(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Somebody, a member or not yet, has so long to be heard of."""
+        """Expect a sign of life of a member, or of a client that may become one, within a time."""
         self._later(_heartbeat_key(group, member_id), timeout_ms, lambda: self._expire(group, member_id))
 
     def end_session(self, group: ClassicGroup, member_id: str) -> None:
@@ -203,26 +203,26 @@ class Rebalances:
             return
         is_waiting = member_id in group.parked_joins or member_id in group.parked_syncs
         if is_waiting and not member.is_new:
-            # It is the broker that owes it an answer; its session goes on with that.
+            # The broker owes it a response; its session restarts with that.
             return
-        logger.info("group %s: member %s was not heard of in time", group.group_id, member_id)
+        logger.info("group %s: the session of member %s timed out", group.group_id, member_id)
         self.dismiss(group, member)
         if group.state is State.PREPARING_REBALANCE:
             self._complete_without(group)
         else:
-            self.prepare_or_complete(group, f"member {member_id} was not heard of in time")
+            self.prepare_or_complete(group, f"the session of member {member_id} timed out")
 
     def _complete_without(self, group: ClassicGroup) -> None:
         if group.state is State.PREPARING_REBALANCE and group.all_joined:
             self.complete(group)
 
     def drop_pending(self, group: ClassicGroup, member_id: str) -> None:
-        """Somebody who was given an id will not join with it."""
+        """Forget an id that was handed out and will not be used."""
         group.pending.discard(member_id)
         self.end_session(group, member_id)
 
     def dismiss(self, group: ClassicGroup, member: Member) -> None:
-        """Take a member out; what it is waiting with is answered so that, if alive, it joins afresh."""
+        """Remove a member. Its parked requests are answered so that it joins again if it is alive."""
         waiting = group.parked_joins.get(member.member_id)
         if waiting is not None:
             self.replies.add(group.group_id, waiting, JoinResult(Error.UNKNOWN_MEMBER_ID))
@@ -233,7 +233,7 @@ class Rebalances:
         self.end_session(group, member.member_id)
 
     def abandon(self, group: ClassicGroup, error: Error) -> None:
-        """Answer everybody who waits, and let all timers go: the group ends, or changes its protocol."""
+        """Answer all parked requests and cancel all timers: the group ends, or changes its protocol."""
         for member_id, waiting in group.parked_joins.items():
             self.replies.add(group.group_id, waiting, JoinResult(error, member_id))
         for parked in group.parked_syncs.values():

@@ -1,6 +1,6 @@
 """A group of the consumer protocol (KIP-848): its members, what each shall have, and what each has.
 
-The group's epoch rises whenever its assignment has to be made anew; the target assignment follows at its own
+The group's epoch rises whenever its assignment has to change; the target assignment follows at its own
 epoch, and every member at its own pace. All of it is kept in records, a few for the group and three for each
 member, and changes only by replaying them.
 """
@@ -71,11 +71,11 @@ class ConsumerGroup(Group):
 
         # Of the members.
         self.owners: dict[Partition, str] = {}
-        """Who has each partition, or is still giving it up."""
+        """The member that has each partition, or is still giving it up."""
         self.names: Counter[str] = Counter()
         self.regexes: Counter[str] = Counter()
         self.classic_protocols: Counter[str] = Counter()
-        """How many members support each protocol, of those that speak the classic one."""
+        """The number of classic members that support each protocol."""
         self.classic_members = 0
         self._static: dict[str, str] = {}
 
@@ -157,7 +157,7 @@ class ConsumerGroup(Group):
             )
 
     def validate_delete_offsets(self) -> None:
-        """Of topics that nobody is subscribed to, offsets can always be deleted."""
+        """Offsets of topics without a subscriber can always be deleted."""
 
     def subscribed_topics(self) -> set[str]:
         return set(self.names).union(*(resolved.topics for resolved in self.resolved.values()))
@@ -241,7 +241,7 @@ class ConsumerGroup(Group):
         if member.instance_id is not None and self._static.get(member.instance_id) == member.member_id:
             del self._static[member.instance_id]
         for partition in (*member.assigned, *member.revoking):
-            # Whoever came after it may have it already.
+            # The next owner may have it already.
             if self.owners.get(partition) == member.member_id:
                 del self.owners[partition]
 
@@ -281,7 +281,7 @@ def _existing(shard: GroupShard, group_id: str) -> ConsumerGroup | None:
 
 
 def _of(shard: GroupShard, group_id: str) -> ConsumerGroup:
-    """The group, which the first record that is not a tombstone brings into being."""
+    """The group; the first record that is not a tombstone creates it."""
     group = _existing(shard, group_id)
     if group is None:
         group = shard.groups[group_id] = ConsumerGroup(group_id)

@@ -32,7 +32,7 @@ Epochs = Mapping[Partition, int]
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to its target, numbered as records number it."""
+    """The progress of a member towards its target, numbered as records number it."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -47,7 +47,7 @@ class MemberState(IntEnum):
 
 
 class ClassicSide(NamedTuple):
-    """What a member said that speaks the classic protocol in a group of the consumer protocol."""
+    """The session timeout and offers of a classic member in a group of the consumer protocol."""
 
     session_timeout_ms: int
     offers: Offers

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (KIP-848): how members of consumer groups join, get their partitions and leave."""
+"""ConsumerGroupHeartbeat (KIP-848): members of consumer groups join, get partitions and leave."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from millrace.wire.schema import uuid_to_text
 
 logger = logging.getLogger(__name__)
 
-# Who waits for partitions is asked to come back sooner than group.consumer.heartbeat.interval.ms says.
+# A member that waits for partitions sends heartbeats sooner than its interval says.
 WAITING_INTERVAL_MS = 500
 
 
@@ -74,7 +74,7 @@ class ConsumerProtocol:
         self._timers = timers
 
     def on_loaded(self, shard: GroupShard) -> None:
-        """Members of groups that are back from the log have as long as ever to be heard of."""
+        """Start the sessions of members of groups that were loaded from the log."""
         for group in list(shard.groups.values()):
             if isinstance(group, ConsumerGroup):
                 self.sessions.start(group)
@@ -178,7 +178,7 @@ class ConsumerProtocol:
         return self.replace_static(draft, known, member_id)
 
     def replace_static(self, draft: Draft, known: ConsumerMember, member_id: str) -> ConsumerMember:
-        """Let a static member that was started anew take up what it had."""
+        """Let a static member that restarted take over its partitions."""
         renewed = replace(known, member_id=member_id, epoch=NEW_EPOCH, previous_epoch=NEW_EPOCH)
         draft.replace(known, renewed)
         return _joined(draft.group, renewed)
@@ -191,7 +191,7 @@ class ConsumerProtocol:
         owned: Owned,
         regex_change: RegexChange,
     ) -> ConsumerMember:
-        """What a member's heartbeat, or join, brings: an epoch, a target, and itself a step closer to it."""
+        """Act on a heartbeat or join: raise the epoch, assign, and bring the member closer to its target."""
         group = draft.group
         names_changed = after.topic_names != before.topic_names
         if names_changed or regex_change is RegexChange.RESOLVED or group.epoch == 0:
@@ -217,7 +217,7 @@ class ConsumerProtocol:
         return reconciled
 
     def _may_assign(self, group: ConsumerGroup) -> bool:
-        """Members that come and go together are provided for together."""
+        """Whether the interval is over: members that join or leave together share an assignment."""
         interval_ms = self._group_config(group.group_id).consumer_assignment_interval_ms
         since_ms = group.assignment_timestamp_ms
         return not since_ms or self._clock.now_ms() >= since_ms + interval_ms
@@ -365,7 +365,7 @@ def _regexes_key(group_id: str) -> tuple[str, str]:
 
 
 def check_static(known: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
-    """The static member, unless it is unknown or somebody else has taken its place."""
+    """The static member. Raises KafkaError if it is unknown or another member has its instance id."""
     if known is None:
         raise KafkaError(Error.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if known.member_id != member_id:

@@ -1,4 +1,4 @@
-"""The patience with members of consumer groups: how long each may be silent, or take over a step it owes."""
+"""Timeouts of members of consumer groups: for their next heartbeat, and for steps that they owe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GroupConfigOf = Callable[[str], GroupConfig]
 
 
 class Wait(StrEnum):
-    """What a member is waited for; one timer each."""
+    """The events that a member may owe; one timer each."""
 
     SESSION = "consumer-session"
     REVOCATION = "consumer-revocation"
@@ -42,7 +42,7 @@ class Sessions:
         self._joins_owed: set[tuple[str, str]] = set()
 
     def start(self, group: ConsumerGroup) -> None:
-        """The members of a group that is back from the log have as long as ever."""
+        """Start the timeouts of all members of a group that was loaded from the log."""
         for member in group.members.values():
             self.keep_alive(group.group_id, member)
             self.watch_revocation(group.group_id, member)
@@ -53,12 +53,12 @@ class Sessions:
         self._joins_owed.discard((group_id, member_id))
 
     def keep_alive(self, group_id: str, member: ConsumerMember) -> None:
-        """A member was heard of; those of the classic protocol have chosen how long they may be silent."""
+        """Restart the session timeout of a member. Classic members have chosen their own."""
         if member.classic is None:
             timeout_ms = self._group_config(group_id).consumer_session_timeout_ms
         else:
             timeout_ms = member.classic.session_timeout_ms
-        self._expect(Wait.SESSION, group_id, member.member_id, timeout_ms, "it was not heard of in time")
+        self._expect(Wait.SESSION, group_id, member.member_id, timeout_ms, "its session timed out")
 
     def watch_revocation(self, group_id: str, member: ConsumerMember) -> None:
         """A member that has to give up partitions has its rebalance timeout for it."""
@@ -77,7 +77,7 @@ class Sessions:
             self._timers.cancel((Wait.REVOCATION, group_id, member.member_id))
 
     def expect_join(self, group_id: str, member: ConsumerMember) -> None:
-        """A member of the classic protocol was told to join again; its time does not begin anew."""
+        """Expect a classic member to join again. A time that runs already is not extended."""
         owed = group_id, member.member_id
         if owed not in self._joins_owed:
             self._joins_owed.add(owed)
@@ -85,7 +85,7 @@ class Sessions:
             self._expect(Wait.JOIN, group_id, member.member_id, member.rebalance_timeout_ms, reason)
 
     def expect_sync(self, group_id: str, member: ConsumerMember) -> None:
-        """A member of the classic protocol has joined, and is to ask for its assignment."""
+        """Expect a classic member that has joined to ask for its assignment."""
         self._joins_owed.discard((group_id, member.member_id))
         self._timers.cancel((Wait.JOIN, group_id, member.member_id))
         reason = "it did not ask for its assignment in time"

@@ -201,7 +201,7 @@ class Groups:
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, Error]:
-        """Delete offsets of topics that nobody in the group is subscribed to; the outcome of each."""
+        """Delete offsets of topics that no member is subscribed to; the outcome of each."""
         shard = self.runtime.shard_of(group_id)
         group = shard.get(group_id)
         group.validate_delete_offsets()
@@ -236,7 +236,7 @@ class Groups:
         self.runtime.write(group_id, decide)
 
     def forget_topic(self, topic: str) -> None:
-        """Delete the offsets of a topic that is gone: they say nothing about one that is created anew."""
+        """Delete the offsets of a deleted topic: they mean nothing for a new topic of the same name."""
         for shard in list(self.runtime.shards):
             records = shard.offsets.of_topic(topic)
             if not records:

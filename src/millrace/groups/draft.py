@@ -60,7 +60,7 @@ class Draft:
         return self.group.target_of(member_id) if target is None else target
 
     def regex_topics(self, regex: str) -> frozenset[str]:
-        """What a regular expression stands for; nothing until it has been resolved."""
+        """The topics that a regular expression matches; none until it has been resolved."""
         resolved = self._resolved[regex] if regex in self._resolved else self.group.resolved.get(regex)
         return frozenset() if resolved is None else resolved.topics
 
@@ -68,7 +68,7 @@ class Draft:
         return set(self._counted(self.group.regexes, lambda member: filter(None, (member.topic_regex,))))
 
     def topic_names(self) -> set[str]:
-        """Every topic that somebody is subscribed to, whether it exists or not."""
+        """Every topic that a member is subscribed to, whether it exists or not."""
         names = set(self._counted(self.group.names, lambda member: member.topic_names))
         return names.union(*map(self.regex_topics, self.regexes()))
 
@@ -142,7 +142,7 @@ class Draft:
         self.records.append(StateRecord(self._regex_key(regex), value))
 
     def drop_unused_regexes(self, regexes: Iterable[str]) -> None:
-        """Of these, those that nobody is subscribed to any more need not be resolved any longer."""
+        """Forget those of these expressions that no member uses any more."""
         used = self.regexes()
         for regex in regexes:
             if regex not in used and regex in self.group.resolved:
@@ -155,7 +155,7 @@ class Draft:
     # Epochs
 
     def bump(self) -> None:
-        """Begin the group's next epoch, in which its target assignment is to be made anew."""
+        """Begin the group's next epoch, which needs a new target assignment."""
         self._begin_epoch(self.group.epoch + 1)
 
     def bump_if_topics_changed(self) -> None:

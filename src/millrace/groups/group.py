@@ -1,4 +1,4 @@
-"""What every kind of group is to the offsets, the lists and the tools."""
+"""The interface that every kind of group has towards offsets, lists and tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 class TopicFacts(Protocol):
-    """What groups need to know of a topic."""
+    """The facts about a topic that groups need."""
 
     @property
     def name(self) -> str: ...
@@ -23,7 +23,7 @@ class TopicFacts(Protocol):
 
 
 class Topics(Protocol):
-    """What groups need to know of the cluster."""
+    """The facts about the cluster that groups need."""
 
     @property
     def topics(self) -> Mapping[str, TopicFacts]: ...

@@ -1,6 +1,6 @@
 """Members of the classic protocol in a consumer group: each joins and syncs by itself, at its own epoch.
 
-There is no leader and nobody waits for the others. A member's epoch is the generation it is told, what the
+There is no leader, and no member waits for others. A member's epoch is the generation it is told, what the
 server has assigned is what it is given, and it is sent to join again for every step towards its target.
 """
 

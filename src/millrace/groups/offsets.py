@@ -74,7 +74,7 @@ class Offsets:
     # Deciding
 
     def expired(self, group: Group, now_ms: int, retention_ms: int) -> list[StateRecord]:
-        """The tombstones of what nobody has used for as long as offsets are retained."""
+        """The tombstones of offsets that are past their retention."""
         subscribed = group.subscribed_topics()
         if subscribed is None:
             return []
@@ -87,7 +87,7 @@ class Offsets:
         ]
 
     def of_topic(self, topic: str) -> list[StateRecord]:
-        """What deletes every offset of a topic, open transactions' included."""
+        """The tombstones of every offset of a topic, those of open transactions included."""
         found = {
             (group_id, partition)
             for groups in (self._committed, *self._pending.values())
@@ -98,7 +98,7 @@ class Offsets:
         return [tombstone(group_id, topic, partition) for group_id, partition in sorted(found)]
 
     def tombstones(self, group_id: str) -> list[StateRecord]:
-        """What deletes everything of a group, open transactions' offsets included."""
+        """The tombstones of every offset of a group, those of open transactions included."""
         partitions = set(self.of_group(group_id))
         for pending in self._pending.values():
             partitions |= pending.get(group_id, {}).keys()

@@ -17,7 +17,7 @@ Owned = Set[Partition] | None
 
 
 class Target(NamedTuple):
-    """What a member shall have in the end, and the epoch it is then in."""
+    """The partitions that a member will have in the end, and its epoch then."""
 
     epoch: int
     partitions: Set[Partition]

@@ -1,7 +1,7 @@
 """Subscriptions by regular expression: checked when a member brings one, matched with topics apart from it.
 
 The syntax is RE2's, which clients are told to use: it has no expression that takes exponential time, so that
-nobody can hold up the broker with one.
+no client can stall the broker with one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REFRESH_INTERVAL_MS = 10_000
 
 
 class RegexChange(Enum):
-    """What a heartbeat does to a member's subscription by regular expression."""
+    """The change of a member's subscription by regular expression."""
 
     NONE = "none"
     UNRESOLVED = "unresolved"
@@ -32,7 +32,7 @@ class RegexChange(Enum):
 
 
 def change_of(group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember) -> RegexChange:
-    """Compare a member's subscriptions; one that nobody in the group has yet must be valid."""
+    """Compare a member's subscriptions. An expression that is new to the group must be valid."""
     if after.topic_regex == before.topic_regex:
         return RegexChange.NONE
     if not after.topic_regex or after.topic_regex in group.resolved:

@@ -1,7 +1,7 @@
 """Groups that change between the classic and the consumer protocol while they are in use.
 
 The first member that speaks the consumer protocol turns a classic group of consumers into a consumer group,
-and when the last one has gone the group is turned back. In between both kinds of members share it.
+and when the last one leaves, the group is turned back. In between, both kinds of members share it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 UPGRADE_POLICIES = ("upgrade", "bidirectional")
 DOWNGRADE_POLICIES = ("downgrade", "bidirectional")
 STANDARD_ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
-"""What they add to an assignment says nothing that its member needs: librdkafka's repeat a subscription's."""
+"""Members do not need the data that these add to an assignment; librdkafka repeats the subscription's."""
 
 _VERSION = Layout(">h")
 # What clients of the future may send is read as the newest version there is now.

@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it gives back."""
+"""The input and output of an assignor."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class MemberSpec(NamedTuple):
     """One member of the group to assign partitions to."""
 
     topics: frozenset[bytes]
-    """What it is subscribed to, of the topics that exist."""
+    """The existing topics that it is subscribed to."""
     target: frozenset[Partition] = NO_PARTITIONS
-    """What the previous assignment gave it; no partition is in two of them."""
+    """Its partitions in the previous assignment; no partition belongs to two members."""
     instance_id: str | None = None
 
 
 Members = Mapping[str, MemberSpec]
 PartitionCounts = Mapping[bytes, int]
-"""How many partitions each subscribed topic has."""
+"""The number of partitions of each subscribed topic."""
 
 Assignment = dict[str, frozenset[Partition]]
 Assign = Callable[[Members, PartitionCounts], Assignment]

@@ -1,7 +1,6 @@
-"""The uniform assignor: everybody gets as many partitions as the others, and keeps what it has.
+"""The uniform assignor: all members get the same number of partitions, and keep those that they have.
 
-Balance goes before stickiness, and stickiness before everything else: what moves, moves because somebody has
-more than its share.
+Balance comes first and stickiness second: a partition moves only from a member that has more than its share.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def assign(members: Members, counts: PartitionCounts) -> Assignment:
 
 
 def _kept(members: Members, member_id: str, counts: PartitionCounts) -> list[Partition]:
-    """What a member had and may still have."""
+    """The partitions that a member had and may keep."""
     topics, target, _ = members[member_id]
     return sorted((topic, index) for topic, index in target if topic in topics and index < counts[topic])
 
@@ -45,7 +44,7 @@ def _share_out(held: Holdings, free: list[Partition]) -> None:
     for partitions in held.values():
         limit = share
         if extras and len(partitions) > share:
-            # Those who have more than a share already are the ones to keep one more.
+            # Members that have more than a share already keep one more.
             limit, extras = share + 1, extras - 1
         free += partitions[limit:]
         del partitions[limit:]
@@ -58,7 +57,7 @@ def _share_out(held: Holdings, free: list[Partition]) -> None:
 
 
 def _assign_unlike(held: Holdings, members: Members, counts: PartitionCounts) -> None:
-    """With different subscriptions: fill up from the least loaded, then move until nobody gains by it."""
+    """With different subscriptions: fill up the least loaded, then move partitions while it helps."""
     subscribers: dict[bytes, list[str]] = {}
     for member_id in held:
         for topic in members[member_id].topics:
