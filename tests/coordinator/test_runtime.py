@@ -53,20 +53,22 @@ class Counts:
         self.is_loaded = False
 
 
-def runtime_of(cluster: OpenNode) -> Runtime[Counts]:
+def runtime_of(cluster: OpenNode, shard: type[Counts] = Counts) -> Runtime[Counts]:
     """A runtime over the topic, elected for the partitions that the broker leads."""
-    runtime = new_runtime(cluster)
+    runtime = new_runtime(cluster, shard=shard)
     finish(runtime.ensure_topic())
     for partition in cluster.partitions.of_topic(TOPIC):
         runtime.elected(partition.index, partition.leader_epoch)
     return runtime
 
 
-def new_runtime(cluster: OpenNode, timers: ManualTimers | None = None) -> Runtime[Counts]:
+def new_runtime(
+    cluster: OpenNode, timers: ManualTimers | None = None, shard: type[Counts] = Counts
+) -> Runtime[Counts]:
     return Runtime(
         TOPIC,
         SCHEMAS,
-        lambda index: Counts(),
+        lambda index: shard(),
         partition_count=cluster.partition_count,
         partitions=cluster.partitions,
         create_topic=lambda: cluster.node.metadata.create_topic(TOPIC, 4),
@@ -307,3 +309,37 @@ def test_ends_of_transactions_reach_the_shard(node: Node) -> None:
     assert watching is not None
     watching(9, 1, True)
     assert shard.ended == [(9, 1, True)]
+
+
+class Choking(Counts):
+    """A shard with a bug: it cannot replay one of the keys."""
+
+    def replay(self, record: StateRecord, origin: Origin) -> None:
+        assert isinstance(record.key, OffsetCommitKey)
+        if record.key.topic == next(key for key in OFFSETS if positive_hash(key) % 4 == LOST):
+            raise ValueError("not expected")
+        super().replay(record, origin)
+
+
+def test_a_bug_in_the_replay_of_one_partition_does_not_keep_the_others_from_loading(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_all(runtime_of(node.open()))
+    runtime = runtime_of(node.reopen(), Choking)
+    asyncio.run(asyncio.wait_for(runtime.load(), 10))
+    assert found(runtime) == all_but_the_lost()
+    assert not runtime.is_loading
+    assert f"cannot load {TOPIC}-{LOST}: not expected" in caplog.text
+
+
+def test_long_keys_hash_as_in_java_and_are_not_remembered() -> None:
+    def slowly(text: str) -> int:
+        value = 0
+        for unit in memoryview(text.encode("utf-16-le")).cast("H"):
+            value = (31 * value + unit) & 0xFFFFFFFF
+        return value - (1 << 32) if value >= 1 << 31 else value
+
+    for length in (0, 1, 255, 256, 1023, 1024, 1025, 2048, 5000):
+        text = "grüße 🚀" * (length // 7) + "x" * (length % 7)
+        assert java_hash(text) == slowly(text)
+        assert positive_hash(text) == abs(slowly(text))

@@ -4,7 +4,10 @@ import itertools
 
 import pytest
 
+from millrace.coordinator.records import encode_record
 from millrace.txn.transaction_state import ProducerIdentity, State
+from millrace.wire.messages.transaction_records import TransactionLogValue
+from millrace.wire.records import Record, build_batch
 
 from .coordinator import Coordinator, Killed, MortalDisk
 
@@ -123,3 +126,21 @@ def test_a_topic_deleted_before_the_restart_does_not_hold_up_the_end(
     coordinator.cluster.delete_topic(coordinator.cluster.image.topic("t"))
     coordinator.restart()
     assert coordinator.state() is State.COMPLETE_COMMIT
+
+
+def test_a_record_with_an_unknown_status_costs_only_itself(
+    coordinator: Coordinator, caplog: pytest.LogCaptureFixture
+) -> None:
+    coordinator.init("sound")
+    coordinator.init("odd")
+    runtime = coordinator.transactions.runtime
+    record = coordinator.get("odd").record()
+    assert isinstance(record.value, TransactionLogValue)
+    record.value.transaction_status = 77
+    key, value = encode_record(record)
+    partition = coordinator.partition("__transaction_state", runtime.partition_of("odd"))
+    partition.append(memoryview(build_batch([Record(0, 0, key, value)])))
+    coordinator.restart()
+    assert coordinator.state("sound") is State.EMPTY
+    assert coordinator.init("odd").producer_epoch == 1
+    assert "unknown status 77" in caplog.text

@@ -91,7 +91,7 @@ class Unfinished:
         # Until the log is on disk.
         self.unflushed: list[tuple[Partition, PartitionProduceResponse]] = []
         # Until the records before an offset are committed.
-        self.uncommitted: list[tuple[Partition, int, PartitionProduceResponse]] = []
+        self.uncommitted: list[tuple[Deferred[None], PartitionProduceResponse]] = []
 
 
 # What older clients would not try again, or would ask for new metadata first.
@@ -184,8 +184,8 @@ def _when_committed(
 ) -> Deferred[ProduceResponse]:
     """The response once its records are committed, each partition with its own outcome."""
     waits = [
-        (partition.committed(end_offset), partial(_note_failure, of_partition))
-        for partition, end_offset, of_partition in unfinished.uncommitted
+        (committed, partial(_note_failure, of_partition))
+        for committed, of_partition in unfinished.uncommitted
     ]
     return ParkedProduce(ctx.services.woken, waits, request.timeout_ms).done.convert(lambda _: response)
 
@@ -263,7 +263,8 @@ def _append(
     if partition.log.awaits_flush:
         unfinished.unflushed.append((partition, response))
     if partition.is_replicated and acks == ACKS_ALL:
-        unfinished.uncommitted.append((partition, appended.last_offset + 1, response))
+        # Promised now: later, this broker may lead in another epoch or not at all.
+        unfinished.uncommitted.append((partition.committed(appended.last_offset + 1), response))
     return response
 
 

@@ -88,11 +88,10 @@ class Loader:
             return
         try:
             decoded = decode_record(self._schemas, record.key, record.value)
+            if decoded is not None:
+                origin = Origin(record.offset, record.timestamp, producer_id, producer_epoch)
+                self._shard.replay(decoded, origin)
         except KafkaError as error:
             logger.error(
                 "%r: the record at offset %d is not readable: %s", self._partition, record.offset, error
             )
-            return
-        if decoded is not None:
-            origin = Origin(record.offset, record.timestamp, producer_id, producer_epoch)
-            self._shard.replay(decoded, origin)

@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import lru_cache, partial
+from operator import mul
 from typing import Generic, NamedTuple, TypeVar
 
 from millrace.clock import Clock
@@ -330,12 +331,14 @@ class Runtime(Generic[S]):
             try:
                 partition = self._partitions.leader(self.topic, index)
                 shard = await self._replay(partition, leader_epoch)
-            except KafkaError as error:
+            except Exception as error:
+                # Whatever is wrong with one partition, the others must be loaded.
                 logger.error(
                     "cannot load %s-%d: %s; its keys are unavailable, those of other partitions are not",
                     self.topic,
                     index,
                     error,
+                    exc_info=None if isinstance(error, KafkaError) else error,
                 )
             if self._is_elected(index, leader_epoch):
                 del self._loading[index]
@@ -401,17 +404,31 @@ def _on_kafka_error(on_error: Callable[[KafkaError], T], error: BaseException) -
     return on_error(error)
 
 
-@lru_cache(maxsize=10_000)
 def positive_hash(key: str) -> int:
     """The number by which Kafka spreads groups and transactions over partitions."""
+    # Only short keys are remembered: clients choose them, and may choose them long.
+    return _remembered_hash(key) if len(key) <= _REMEMBERED_CHARACTERS else _positive_hash(key)
+
+
+def _positive_hash(key: str) -> int:
     value = java_hash(key)
     # The one int32 that has no absolute value counts as 0.
     return 0 if value == -(1 << 31) else abs(value)
 
 
+_REMEMBERED_CHARACTERS = 256
+_remembered_hash = lru_cache(maxsize=10_000)(_positive_hash)
+
+
 def java_hash(text: str) -> int:
-    """Java's String.hashCode."""
+    """Java's String.hashCode: the sum of the UTF-16 units, each times 31 to the power of its distance."""
+    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
     value = 0
-    for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
-        value = (31 * value + unit) & 0xFFFFFFFF
+    for start in range(0, len(units), len(_POWERS)):
+        piece = units[start : start + len(_POWERS)]
+        shift = _POWERS[-1] * 31 if len(piece) == len(_POWERS) else _POWERS[len(piece)]
+        value = (value * shift + sum(map(mul, piece, reversed(_POWERS[: len(piece)])))) & 0xFFFFFFFF
     return value - (1 << 32) if value >= 1 << 31 else value
+
+
+_POWERS = tuple(pow(31, exponent, 1 << 32) for exponent in range(1024))

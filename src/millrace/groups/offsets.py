@@ -22,10 +22,20 @@ CommittedOffset: TypeAlias = OffsetCommitValue
 """An offset is kept as the record that makes it last, and never changed."""
 
 
-@lru_cache(maxsize=10_000)
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """The key of a committed offset; consumers commit the same few over and over."""
+    # Only those of short group ids are remembered: clients choose them, and may choose them long.
+    if len(group_id) <= _REMEMBERED_CHARACTERS:
+        return _remembered_key(group_id, topic, partition)
+    return _encode_offset_key(group_id, topic, partition)
+
+
+def _encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+
+
+_REMEMBERED_CHARACTERS = 256
+_remembered_key = lru_cache(maxsize=10_000)(_encode_offset_key)
 
 
 def encode_offset(committed: CommittedOffset) -> bytes:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from millrace.coordinator.records import StateRecord
 from millrace.errors import Error, KafkaError
+from millrace.wire.codec import MalformedMessage
 from millrace.wire.messages.transaction_records import (
     PartitionsSchema,
     TransactionLogKey,
@@ -59,6 +60,7 @@ class State(IntEnum):
         return self in (State.PREPARE_ABORT, State.COMPLETE_ABORT)
 
 
+_STATUSES = frozenset(State)
 STATES_BY_LABEL = {state.label: state for state in State}
 
 
@@ -240,6 +242,8 @@ class Transaction:
 
     @classmethod
     def from_record(cls, key: TransactionLogKey, value: TransactionLogValue) -> Transaction:
+        if value.transaction_status not in _STATUSES:
+            raise MalformedMessage(f"a transaction has the unknown status {value.transaction_status}")
         return cls(
             transactional_id=key.transactional_id,
             producer_id=value.producer_id,
