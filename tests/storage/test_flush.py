@@ -110,7 +110,7 @@ def test_segments_removed_during_a_flush_do_not_disturb_it(open_log, make_batch,
 
 
 def test_producers_are_kept_now_and_then_between_rolls(open_log, make_batch, monkeypatch):
-    monkeypatch.setattr("millrace.storage.log._SNAPSHOT_INTERVAL_BYTES", 1000)
+    monkeypatch.setattr("millrace.storage.log_flusher._SNAPSHOT_INTERVAL_BYTES", 1000)
     log = open_log()
     for sequence in range(30):
         log.append(make_batch(producer_id=1, producer_epoch=0, base_sequence=sequence), leader_epoch=0)

@@ -32,8 +32,8 @@ def log(open_log, clock) -> Log:
     for producer in producers[:3]:
         producer.abort(coordinator_epoch=3)
     log.flush()
-    log._write_indexes(log.segments[-1].complete_indexes)
-    log._take_snapshot()
+    log._flusher.write_indexes(log, log.segments[-1].complete_indexes)
+    log._flusher.take_snapshot(log)
     return log
 
 

@@ -6,7 +6,6 @@ import shutil
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,10 +19,11 @@ from millrace.storage.active_file import ActiveFile
 from millrace.storage.append_origin import AppendOrigin
 from millrace.storage.append_rules import AppendRules
 from millrace.storage.file_slice import FileSlice
-from millrace.storage.flush import Flush, changed_directories, derived_files
+from millrace.storage.flush import Flush
 from millrace.storage.indexes import TimeIndex
 from millrace.storage.inspection import AcceptedBatch, Inspect, inspect, recompress, stamp
 from millrace.storage.log_dir import doomed_path
+from millrace.storage.log_flusher import LogFlusher
 from millrace.storage.producer_recovery import ProducerRecovery
 from millrace.storage.producer_snapshot import Snapshots
 from millrace.storage.producer_state import Producer
@@ -39,9 +39,6 @@ from millrace.wire.records import MAGIC_POSITION, NO_PRODUCER_ID, NO_TIMESTAMP, 
 logger = logging.getLogger(__name__)
 
 PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
-# After this many bytes a flush also snapshots the producers, so a recovery replays no more than that.
-_SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
-
 # Base offset, length, leader epoch: the start of a batch, which the broker writes.
 _BATCH_START = struct.Struct(">qii")
 
@@ -64,6 +61,7 @@ class Log:
         "_clock",
         "_config",
         "_disk",
+        "_flusher",
         "_has_aborted_transactions",
         "_high_watermark",
         "_leader_epochs",
@@ -74,8 +72,6 @@ class Log:
         "_roll_jitter_ms",
         "_rules",
         "_sealed_bytes",
-        "_snapshot_size",
-        "_snapshots",
         "appended_batches",
         "appended_bytes",
         "appended_messages",
@@ -158,8 +154,8 @@ class Log:
             segment.transaction_index is not None for segment in loaded.segments
         )
         self._producer_id_expiration_ms = PRODUCER_ID_EXPIRATION_MS
-        self._snapshots = Snapshots(directory, disk, loaded.snapshot_offset)
-        self._snapshot_size = self.size
+        snapshots = Snapshots(directory, disk, loaded.snapshot_offset)
+        self._flusher = LogFlusher(snapshots, self.size, clock=clock, disk=disk)
         self._quiet_until = 0.0
         self._reader = Reader(self.segments)
         self.config = config
@@ -243,7 +239,7 @@ class Log:
 
         Where its records have to be looked into, `inspect` does it.
         """
-        self._check_writable()
+        self.check_writable()
         rules = self._rules
         now_ms = self._clock.now_ms()
         header = check_header(records, rules, origin)
@@ -320,7 +316,7 @@ class Log:
         leader_epoch: the epoch of the leader that sent them. A refused batch raises KafkaError; those before
         it are in the log.
         """
-        self._check_writable()
+        self.check_writable()
         now_ms = self._clock.now_ms()
         name = self.directory.name
         for header, batch in replicated_batches(records, self.log_end_offset, leader_epoch, name):
@@ -375,30 +371,17 @@ class Log:
         now_ms = self._clock.now_ms()
         if sealed.active_file is not None and not sealed.active_file.is_in_place():
             self.report_missing(sealed.active_file)
-            self._check_writable()
+            self.check_writable()
         # First what may fail; until it has succeeded nothing has changed.
         active = Segment.create(self.directory, self.log_end_offset, self._disk, self._config, now_ms)
-        self._write_indexes(sealed.complete_indexes)
+        self._flusher.write_indexes(self, sealed.complete_indexes)
         sealed.release_unused_space()
-        self._take_snapshot()
+        self._flusher.take_snapshot(self)
         self.segments.append(active)
         self._active = active
         self._sealed_bytes += sealed.size
         self._roll_jitter_ms = _pick_jitter(self._config)
         self._reader.forget_positions()
-
-    def _write_indexes(self, write: Callable[[], None]) -> None:
-        try:
-            write()
-        except OSError as failure:
-            logger.warning("%s: cannot write an index: %s; it will be rebuilt", self.directory, failure)
-
-    def _take_snapshot(self) -> None:
-        """Keep the producers as of the log's end."""
-        bases = [segment.base_offset for segment in self.segments]
-        if self.log_end_offset > bases[0]:
-            self._snapshots.take(self.log_end_offset, self.producers, keep=bases)
-        self._snapshot_size = self.size
 
     # Reading
 
@@ -432,24 +415,28 @@ class Log:
         except OSError as failure:
             raise self._storage_error("read", failure) from failure
 
+    def segments_from(self, offset: int) -> list[Segment]:
+        """The segments from the one that holds an offset on."""
+        return self.segments[self._reader.segment_number(offset) :]
+
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that have records in a range."""
         if not self._has_aborted_transactions:
             return []
-        segments = self.segments[self._reader.segment_number(start_offset) :]
-        with self._storing("read"):
+        segments = self.segments_from(start_offset)
+        with self.storing("read"):
             return collect_aborted(
                 (segment.transaction_index for segment in segments), start_offset, end_offset
             )
 
     def batch_by_timestamp(self, timestamp_ms: int, start_offset: int) -> bytes | None:
         """The first batch from an offset on whose header promises a record that is not older than this."""
-        with self._storing("read"):
+        with self.storing("read"):
             return timestamps.first_at_or_after(self.segments, timestamp_ms, start_offset)
 
     def newest_batch(self) -> bytes | None:
         """The first batch whose header has the largest timestamp; None if no record has a timestamp."""
-        with self._storing("read"):
+        with self.storing("read"):
             return timestamps.latest(self.segments)
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
@@ -461,7 +448,8 @@ class Log:
         return self._leader_epochs.epoch_at(offset)
 
     @contextmanager
-    def _storing(self, action: str) -> Iterator[None]:
+    def storing(self, action: str) -> Iterator[None]:
+        """Turn a failure of the disk into the KafkaError that clients get."""
         try:
             yield
         except OSError as failure:
@@ -495,7 +483,7 @@ class Log:
         """Let go of expired segments; returns their renamed files, to remove after file.delete.delay.ms."""
         now_ms = self._clock.now_ms()
         self.producers.expire(now_ms - self._producer_id_expiration_ms)
-        with self._storing("apply retention to"):
+        with self.storing("apply retention to"):
             expired = retention.count_expired(self.segments, self._config, self.log_start_offset, now_ms)
             if self.high_watermark < self.log_end_offset:
                 # A record that is not committed yet must not be missing from one replica only.
@@ -567,7 +555,7 @@ class Log:
 
     @contextmanager
     def _truncating(self) -> Iterator[None]:
-        self._check_writable()
+        self.check_writable()
         self.truncations += 1
         self._reader.forget_positions()
         try:
@@ -598,11 +586,10 @@ class Log:
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
         self._leader_epochs.truncate_from_end(end_offset)
-        self._snapshots.truncate(end_offset)
-        self._snapshot_size = min(self._snapshot_size, self.size)
+        self._flusher.truncate_snapshots(self)
         recovery = ProducerRecovery(self.directory, self.segments, self._clock, self._disk)
         self.producers = recovery.restore(
-            self._snapshots.offsets(),
+            self._flusher.snapshots.offsets(),
             end_offset,
             indexed_up_to=end_offset,
             high_watermark=self._high_watermark,
@@ -617,50 +604,11 @@ class Log:
     # Flushing and closing
 
     def begin_flush(self) -> Flush | None:
-        """Prepare a flush of everything appended so far; None where nothing is unflushed.
+        """Prepare a flush of everything appended so far; None if nothing is unflushed.
 
         Run its run() in a thread, then its complete() on the loop.
         """
-        self._check_writable()
-        if self.recovery_point == self.log_end_offset:
-            return None
-        with self._storing("flush"):
-            return self._prepare_flush()
-
-    def _prepare_flush(self) -> Flush:
-        dirty = self.segments[self._reader.segment_number(self.recovery_point) :]
-        # A recovery starts from the active segment's newest index entry before the recovery point.
-        self._write_indexes(self._active.write_indexes)
-        if self.size - self._snapshot_size > _SNAPSHOT_INTERVAL_BYTES:
-            self._take_snapshot()
-        derived = list(derived_files(dirty, self.recovery_point, has_producers=bool(len(self.producers))))
-        return Flush(
-            self._disk,
-            self._clock,
-            directories=changed_directories(self.directory, self.segments, self.recovery_point, derived),
-            files=[segment.file for segment in dirty],
-            indexes=derived,
-            active=self._active.active_file,
-            end_offset=self.log_end_offset,
-            end=partial(self._end_flush, truncations=self.truncations),
-        )
-
-    def _end_flush(self, flush: Flush, truncations: int) -> None:
-        failure = flush.failure
-        if failure is not None:
-            # The kernel drops pages it could not write and reports them once: later flushes prove nothing.
-            self.read_only_reason = (
-                f"{self.directory.name} is read-only: it cannot be flushed ({failure.strerror or failure}). "
-                "Repair the disk and restart the broker; what has reached the disk is kept"
-            )
-        if flush.missing is not None:
-            self.report_missing(flush.missing)
-        if self.flush_times_ms is not None:
-            self.flush_times_ms.observe(flush.seconds * 1000)
-        self._check_writable()
-        # After a truncation the flushed offsets may hold other batches by now.
-        if truncations == self.truncations:
-            self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
+        return self._flusher.begin(self)
 
     @property
     def active_file(self) -> ActiveFile | None:
@@ -683,17 +631,14 @@ class Log:
         )
         logger.error("%s", self.read_only_reason)
 
-    def _check_writable(self) -> None:
+    def check_writable(self) -> None:
+        """Raises KafkaError if the log takes no more records."""
         if self.read_only_reason is not None:
             raise KafkaError(Error.KAFKA_STORAGE_ERROR, self.read_only_reason)
 
     def flush(self) -> None:
         """Force everything appended so far to disk, and wait for it."""
-        flush = self.begin_flush()
-        if flush is not None:
-            with self._storing("flush"):
-                flush.run()
-            flush.complete()
+        self._flusher.flush(self)
 
     def release_idle_files(self) -> None:
         """Close files that were not used since the last call."""
@@ -707,20 +652,9 @@ class Log:
             segment.release_idle_file()
 
     def close(self) -> None:
-        """Flush, complete the indexes and keep the producers, so that opening needs no recovery."""
-        if self.read_only_reason is not None:
-            self._forget_unwritten()
-        self.flush()
-        self._write_indexes(self._active.complete_indexes)
-        self._take_snapshot()
-        self._active.release_unused_space()
+        """Bring everything to disk, so that opening needs no recovery, and let go of all files."""
+        self._flusher.close(self)
         self.abandon()
-
-    def _forget_unwritten(self) -> None:
-        """Drop cached pages, so that recovery reads the disk and not the kernel's cache."""
-        with self._storing("read"):
-            for segment in self.segments[self._reader.segment_number(self.recovery_point) :]:
-                self._disk.forget_pages(segment.file.fileno())
 
     def abandon(self) -> None:
         """Let go of all files and leave the directory as a killed process would."""
@@ -734,7 +668,7 @@ class Log:
         # Nothing is left to flush: soon the directory may be that of a new topic of the same name.
         self.recovery_point = self.log_end_offset
         doomed = doomed_path(self.directory)
-        with self._storing("delete"), suppress(FileNotFoundError):
+        with self.storing("delete"), suppress(FileNotFoundError):
             self._disk.rename(self.directory, doomed)
         return lambda: shutil.rmtree(doomed, ignore_errors=True)
 
