@@ -6,9 +6,9 @@ import threading
 from collections.abc import Mapping
 
 from confluent_kafka import OFFSET_BEGINNING, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
-from millrace.pipelines.kafka import client
-from millrace.pipelines.kafka.client import admin
+from millrace.pipelines.kafka.client import REQUEST_SECONDS, admin
 from millrace.pipelines.kafka.offsets import Offsets
 
 RETRY_SECONDS = 2.0
@@ -18,11 +18,14 @@ class GroupCommits:
     """Commits offsets to groups from its own thread, without joining them. Failed commits are retried."""
 
     def __init__(self, bootstrap: str, settings: Mapping[str, str] | None = None) -> None:
-        self._client = admin(bootstrap, settings)
         self._pending: dict[str, Offsets] = {}
         self._changed = threading.Condition()
         self._closed = False
-        self._thread = threading.Thread(target=self._work, name="millrace-commits", daemon=True)
+        # The thread owns the client, which is freed with it: Spark may keep this object for much longer.
+        client = admin(bootstrap, settings)
+        self._thread = threading.Thread(
+            target=self._work, args=(client,), name="millrace-commits", daemon=True
+        )
         self._thread.start()
 
     def put(self, group: str, offsets: Offsets) -> None:
@@ -36,16 +39,18 @@ class GroupCommits:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._thread.join(2 * client.REQUEST_SECONDS)
+        self._thread.join(2 * REQUEST_SECONDS)
 
-    def _work(self) -> None:
+    def _work(self, client: AdminClient) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._pending or self._closed)
                 if not self._pending:
                     return
                 taken, self._pending = self._pending, {}
-            failed = {group: offsets for group, offsets in taken.items() if not self._commit(group, offsets)}
+            failed = {
+                group: offsets for group, offsets in taken.items() if not _commit(client, group, offsets)
+            }
             with self._changed:
                 if failed and self._closed:
                     return
@@ -53,19 +58,20 @@ class GroupCommits:
                 if failed:
                     self._changed.wait_for(lambda: self._closed, RETRY_SECONDS)
 
-    def _commit(self, group: str, offsets: Offsets) -> bool:
-        partitions = [
-            TopicPartition(topic, partition, offset)
-            for topic, by_partition in offsets.items()
-            for partition, offset in by_partition.items()
-            if offset >= 0 or offset == OFFSET_BEGINNING
-        ]
-        if not partitions:
-            return True
-        try:
-            [response] = self._client.alter_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group, partitions)], request_timeout=client.REQUEST_SECONDS
-            ).values()
-            return all(partition.error is None for partition in response.result().topic_partitions)
-        except KafkaException:
-            return False
+
+def _commit(client: AdminClient, group: str, offsets: Offsets) -> bool:
+    partitions = [
+        TopicPartition(topic, partition, offset)
+        for topic, by_partition in offsets.items()
+        for partition, offset in by_partition.items()
+        if offset >= 0 or offset == OFFSET_BEGINNING
+    ]
+    if not partitions:
+        return True
+    try:
+        [response] = client.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, partitions)], request_timeout=REQUEST_SECONDS
+        ).values()
+        return all(partition.error is None for partition in response.result().topic_partitions)
+    except KafkaException:
+        return False

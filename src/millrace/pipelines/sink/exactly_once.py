@@ -102,14 +102,20 @@ class ExactlyOnce:
         announced = self._finished
         # Until this batch is complete, only the log knows what is written.
         self._finished = None
-        if announced is None or announced.next_batch != write.batch:
-            try:
+        try:
+            if announced is None or announced.next_batch != write.batch:
                 self._ensure_topic()
                 announced = self._resume(write)
-            except KafkaException as error:
-                raise self._explained(error) from error
-        if announced is None or (announced.tasks, announced.checkpoint) != (write.tasks, write.checkpoint):
-            self._announce(BatchMark(write.batch, write.tasks, write.checkpoint))
+            if announced is None or (announced.tasks, announced.checkpoint) != (
+                write.tasks,
+                write.checkpoint,
+            ):
+                self._announce(BatchMark(write.batch, write.tasks, write.checkpoint))
+        except KafkaException as error:
+            raise self._explained(error) from error
+        finally:
+            # Few batches need the client, and Spark keeps this object, and so the client, after the query.
+            self._admin = None
 
     # Resuming
 
@@ -163,10 +169,7 @@ class ExactlyOnce:
             )
             without_errors(response.result().topic_partitions)
 
-        try:
-            retry(announce, self._timeout_seconds)
-        except KafkaException as error:
-            raise self._explained(error) from error
+        retry(announce, self._timeout_seconds)
 
     # The topic
 
