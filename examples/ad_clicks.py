@@ -1,4 +1,4 @@
-"""Clicks on advertisements: every click joined with the display that it followed, within ten minutes.
+"""Clicks on advertisements: every click is joined with the display that it followed within ten minutes.
 
     echo '{"display": "d1", "ad": "tea", "displayed": "2026-11-16T12:00:00Z"}' |
         millrace console-producer --topic ad-displays
@@ -7,7 +7,7 @@
     millrace run examples/ad_clicks.py
     millrace console-consumer --topic ad-clicks --from-beginning
 
-Two streams meet here; the watermarks say how long one waits for the other.
+Two streams are joined; the watermarks bound how long one waits for the other.
 """
 
 from pyspark.sql import DataFrame

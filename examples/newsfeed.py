@@ -1,4 +1,4 @@
-"""A newsfeed: whatever a member does goes to everyone who follows them at that moment.
+"""A newsfeed: the news of a member go to everyone who follows the member at that moment.
 
     echo 'ada>bob|{"reader": "ada", "member": "bob"}' |
         millrace console-producer --topic follows --property parse.key=true --property key.separator='|'
@@ -6,8 +6,8 @@
     millrace run examples/newsfeed.py
     millrace console-consumer --topic newsfeed --from-beginning --property print.key=true
 
-The topic `follows` is a table: under each key ("ada>bob") the newest record holds, and one without a value
-ends it.
+The topic `follows` is a table: the newest record of each key ("ada>bob") counts, and a record without a value
+deletes the key.
 """
 
 from pyspark.sql import DataFrame

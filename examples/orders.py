@@ -1,10 +1,10 @@
-"""Orders with their customers: a stream joined with a table, as the table is when the order comes.
+"""Orders with their customers: a stream joined with a table, as of the arrival of the order.
 
     millrace run examples/orders.py
     millrace console-consumer --topic orders-with-customers --from-beginning
 
-The topic `customers` is the table: under each customer's number the newest record holds, and one without a
-value deletes it. An order of nobody's is kept, without a name.
+The topic `customers` is the table: the newest record of each customer number counts, and a record without a
+value deletes the customer. An order of an unknown customer is kept, without a name.
 """
 
 from pyspark.sql import DataFrame

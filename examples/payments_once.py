@@ -1,11 +1,11 @@
-"""Payments without repetitions: of those with the same number within an hour, the first one.
+"""Payments without duplicates: the first of all payments with the same number within an hour.
 
     echo '{"number": "1", "card": "c", "amount": 9.5, "at": "2026-11-16T12:00:00Z"}' |
         millrace console-producer --topic payments
     millrace run examples/payments_once.py
     millrace console-consumer --topic payments-once --from-beginning
 
-The watermark is how long a number is remembered.
+The watermark bounds how long a number is remembered.
 """
 
 from pyspark.sql import DataFrame

@@ -1,4 +1,4 @@
-"""Point to point: the members of one group share the work, and each message goes to one of them.
+"""Point to point: the members of a group share the work; each message goes to one of them.
 
 `python -m examples.point_to_point` starts its own broker; `--bootstrap localhost:9092` uses another one.
 """
@@ -19,11 +19,11 @@ from millrace.testing import Broker
 TOPIC = "jobs"
 PARTITIONS = 4
 GROUP = "workers"
-SILENCE_SECONDS = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 class Worker(threading.Thread):
-    """A member of the group: does the jobs of the partitions it is given."""
+    """A member of the group; it does the jobs of its assigned partitions."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         super().__init__(name=name)
@@ -46,7 +46,7 @@ class Worker(threading.Thread):
             message = self._consumer.poll(0.05)
             if message is not None and not message.error():
                 self.jobs.append(message.value().decode())
-                # Committed after the work: whoever takes over does again what was not finished.
+                # Committed after the work: another member repeats a job that was not finished.
                 self._consumer.commit(message=message, asynchronous=False)
         self._consumer.close()
 
@@ -57,13 +57,13 @@ class Worker(threading.Thread):
 
 @contextlib.contextmanager
 def at_work(bootstrap: str, count: int) -> Iterator[list[Worker]]:
-    """So many workers, each with its share of the partitions."""
+    """Run this many workers, each with its share of the partitions."""
     workers = [Worker(bootstrap, f"worker-{number}") for number in range(1, count + 1)]
     for worker in workers:
         worker.start()
     try:
         for worker in workers:
-            worker.is_ready.wait(SILENCE_SECONDS)
+            worker.is_ready.wait(TIMEOUT_SECONDS)
         yield workers
     finally:
         for worker in workers:
@@ -73,19 +73,19 @@ def at_work(bootstrap: str, count: int) -> Iterator[list[Worker]]:
 def create_topic(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     with contextlib.suppress(KafkaException):
-        # It is there already when the example runs again.
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(SILENCE_SECONDS)
+        # The topic exists when the example runs again.
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(TIMEOUT_SECONDS)
 
 
 def share(bootstrap: str, job_count: int, worker_count: int) -> dict[str, list[str]]:
-    """Which jobs each worker has done."""
+    """Return the jobs that each worker has done."""
     create_topic(bootstrap)
     producer = Producer({"bootstrap.servers": bootstrap})
     with at_work(bootstrap, worker_count) as workers:
         for number in range(job_count):
             producer.produce(TOPIC, f"job {number}", partition=number % PARTITIONS)
-        producer.flush(SILENCE_SECONDS)
-        deadline = time.monotonic() + SILENCE_SECONDS
+        producer.flush(TIMEOUT_SECONDS)
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while sum(len(worker.jobs) for worker in workers) < job_count and time.monotonic() < deadline:
             time.sleep(0.05)
     return {worker.name: worker.jobs for worker in workers}
@@ -93,12 +93,12 @@ def share(bootstrap: str, job_count: int, worker_count: int) -> dict[str, list[s
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bootstrap", help="brokers to use instead of an own one")
+    parser.add_argument("--bootstrap", help="brokers to use instead of starting one")
     parser.add_argument("--jobs", type=int, default=20)
     parser.add_argument("--workers", type=int, default=3)
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
-        # A short wait lets all workers come before the partitions are shared out.
+        # A short delay lets all workers join before partitions are assigned.
         own = {"group.initial.rebalance.delay.ms": "200"}
         bootstrap = options.bootstrap or stack.enter_context(Broker(own)).bootstrap
         for name, jobs in share(bootstrap, options.jobs, options.workers).items():

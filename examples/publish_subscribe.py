@@ -1,4 +1,4 @@
-"""Publish-subscribe: every group gets every message, however many groups there are.
+"""Publish-subscribe: every group receives every message.
 
 `python -m examples.publish_subscribe` starts its own broker; `--bootstrap localhost:9092` uses another one.
 """
@@ -16,11 +16,11 @@ from millrace.testing import Broker
 
 TOPIC = "news"
 SUBSCRIBERS = ("archive", "search", "alerts")
-SILENCE_SECONDS = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 class Subscriber(threading.Thread):
-    """The only member of a group of its own, so all messages come to it."""
+    """The only member of its own group, so it receives all messages."""
 
     def __init__(self, bootstrap: str, name: str, expected: int) -> None:
         super().__init__(name=name)
@@ -30,14 +30,14 @@ class Subscriber(threading.Thread):
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": name,
-                # A new subscriber starts with the oldest news; one that comes back goes on where it was.
+                # A new subscriber starts with the oldest news; one that returns resumes where it stopped.
                 "auto.offset.reset": "earliest",
             }
         )
 
     def run(self) -> None:
         self._consumer.subscribe([TOPIC])
-        deadline = time.monotonic() + SILENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while len(self.news) < self._expected and time.monotonic() < deadline:
             message = self._consumer.poll(0.1)
             if message is not None and not message.error():
@@ -49,11 +49,11 @@ def publish(bootstrap: str, count: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(count):
         producer.produce(TOPIC, f"news {number}")
-    producer.flush(SILENCE_SECONDS)
+    producer.flush(TIMEOUT_SECONDS)
 
 
 def broadcast(bootstrap: str, count: int) -> dict[str, list[str]]:
-    """What each subscriber has received."""
+    """Return the news that each subscriber has received."""
     publish(bootstrap, count)
     subscribers = [Subscriber(bootstrap, name, count) for name in SUBSCRIBERS]
     for subscriber in subscribers:
@@ -65,7 +65,7 @@ def broadcast(bootstrap: str, count: int) -> dict[str, list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bootstrap", help="brokers to use instead of an own one")
+    parser.add_argument("--bootstrap", help="brokers to use instead of starting one")
     parser.add_argument("--news", type=int, default=5)
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:

@@ -1,11 +1,11 @@
-"""Sessions: the page views of a user, each less than half an hour after the one before.
+"""Sessions: the page views of a user, each less than half an hour after the previous one.
 
     echo '{"page": "/", "user": "ada", "at": "2026-11-16T12:00:00Z"}' |
         millrace console-producer --topic page-views
     millrace run examples/sessions.py
     millrace console-consumer --topic sessions --from-beginning
 
-A session is written once, when no view can come any more that would prolong it: that is what `append` means.
+A session is written once, when no view can extend it any more: that is the meaning of `append`.
 """
 
 from pyspark.sql import DataFrame

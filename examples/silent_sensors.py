@@ -1,10 +1,10 @@
-"""Silent sensors: which of them have not been heard of for five minutes, and since when.
+"""Silent sensors: those that have not reported for five minutes, and the time of their last report.
 
     millrace run examples/silent_sensors.py
     millrace console-consumer --topic silent-sensors --from-beginning
 
-A Python function keeps state for each sensor, and is called again when its time is up: here the time of the
-records, which goes on with those of the other sensors.
+A Python function keeps state per sensor, and is called again when its timeout expires. The timeout is in
+event time, which advances with the records of the other sensors.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def silent_sensors(readings: DataFrame) -> DataFrame:
 def report_silence(
     key: tuple[Any, ...], readings: Iterator[pd.DataFrame], state: GroupState
 ) -> Iterator[pd.DataFrame]:
-    """Remember when a sensor was last heard of; report it when that is too long ago."""
+    """Remember the last report of a sensor; report the sensor when that is too long ago."""
     (last_ms,) = state.get if state.exists else (0,)
     if state.hasTimedOut:
         state.remove()

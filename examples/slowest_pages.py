@@ -5,7 +5,7 @@
     millrace run examples/slowest_pages.py
     millrace console-consumer --topic slowest-pages --from-beginning
 
-Each window is written once, when its last views have come: that is what `append` means.
+Each window is written once, when no more views can arrive for it: that is the meaning of `append`.
 """
 
 from pyspark.sql import DataFrame

@@ -1,10 +1,10 @@
-"""Trending hashtags: how often each was tweeted in the last half minute, counted anew every five seconds.
+"""Trending hashtags: how often each was tweeted in the last half minute, updated every five seconds.
 
     python -m examples.tweets --rate 100 | millrace console-producer --topic tweets
     millrace run examples/trending.py
     millrace console-consumer --topic trending --from-beginning
 
-`make demo` runs it on a stream of its own and shows the top ten.
+`make demo` runs it on its own stream and shows the top ten.
 """
 
 from pyspark.sql import DataFrame
@@ -16,7 +16,7 @@ from millrace.pipelines import log, pipeline
 @pipeline(
     tweets=log.json("tweets", "user string, text string, at timestamp"),
     output=log.json("trending", key="hashtag"),
-    # A count replaces the one before: one that is written twice does no harm, and this is the faster way.
+    # A count replaces the previous one, so a duplicate does no harm, and at-least-once is faster.
     delivery="at-least-once",
 )
 def trending(tweets: DataFrame) -> DataFrame:

@@ -1,7 +1,7 @@
-"""A made-up stream of tweets, for the demo and for trying things out: the same ones for the same seed.
+"""A generated stream of tweets, for the demo and for experiments. The same seed gives the same tweets.
 
-It has the shape of the real thing: a few hashtags and users have much of it and a long tail has the rest, the
-rate wanders, and every few seconds something happens that everybody talks about for a while.
+It resembles the real thing: a few hashtags and users make up much of it, a long tail the rest; the rate
+varies, and every few seconds a new trend rises and fades.
 
     python -m examples.tweets --rate 100 | millrace console-producer --topic tweets
 """
@@ -62,7 +62,7 @@ PHRASES = (
 
 @dataclass(frozen=True, slots=True)
 class Tweet:
-    """Who wrote what, and when (in seconds since 1970)."""
+    """A tweet; `at` is in seconds since 1970."""
 
     user: str
     text: str
@@ -101,7 +101,7 @@ def trends(chance: random.Random) -> Iterator[Trend]:
 
 
 def tweets(rate: float, *, seed: int = 7, start: float = 0.0) -> Iterator[Tweet]:
-    """Tweets without end, in the order of their times, about so many a second."""
+    """Yield tweets endlessly, in order of time, at about this rate per second."""
     chance = random.Random(seed)
     users = [f"{chance.choice(NAMES)}_{number}" for number in range(USER_COUNT)]
     user_weights = list(accumulate(_zipf(USER_COUNT, 0.8)))
@@ -131,7 +131,7 @@ def tweets(rate: float, *, seed: int = 7, start: float = 0.0) -> Iterator[Tweet]
 
 
 def paced(stream: Iterator[Tweet]) -> Iterator[Tweet]:
-    """Each tweet when its time has come, or nearly: a few at once cost less than one by one."""
+    """Yield each tweet at its time, or a little early: several at once cost less than one by one."""
     for tweet in stream:
         wait = tweet.at - time.time()
         if wait > EARLY_SECONDS:
@@ -149,9 +149,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rate", type=float, default=100, help="tweets a second (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=7, help="other tweets (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="how long (default: until Ctrl-C)")
+    parser.add_argument("--rate", type=float, default=100, help="tweets per second (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=7, help="seed of the tweets (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="duration (default: until Ctrl-C)")
     options = parser.parse_args()
     start = time.time()
     stream = tweets(options.rate, seed=options.seed, start=start)

@@ -1,12 +1,12 @@
-"""Windows: how often each page was viewed in every minute, and in the last five minutes at each full one.
+"""Windows: the views of each page per minute, and, every minute, in the last five minutes.
 
     millrace run examples/windows.py
     millrace console-consumer --topic views-by-minute --from-beginning
     millrace console-consumer --topic views-of-five-minutes --from-beginning
 
-A view counts for the time at which it happened, not at which it arrives. The watermark is how long a window
-waits for views that are late: it is written once, when nothing can change it any more, and views that are
-later than that are left out.
+A view counts for the time at which it happened, not at which it arrives. The watermark bounds how long a
+window waits for late views. A window is written once, when nothing can change it any more; views that arrive
+even later are dropped.
 """
 
 from pyspark.sql import DataFrame
@@ -31,10 +31,10 @@ def windows(views: DataFrame) -> dict[str, DataFrame]:
     }
 
 
-def counted(views: DataFrame, length: str, every: str) -> DataFrame:
-    """The views of each page in windows of this length, of which one begins this often."""
+def counted(views: DataFrame, length: str, interval: str) -> DataFrame:
+    """Count the views of each page in windows of this length, one of which starts at each interval."""
     return (
-        views.groupBy(window("at", length, every), "page")
+        views.groupBy(window("at", length, interval), "page")
         .count()
         .selectExpr("page", "window.start as since", "window.end as until", "count as views")
     )

@@ -1,10 +1,10 @@
-"""Word count: every word of the topic `sentences`, and how often it has come up so far.
+"""Word count: every word of the topic `sentences`, and how often it has occurred so far.
 
     echo "the cow jumped over the moon" | millrace console-producer --topic sentences
     millrace run examples/word_count.py
     millrace console-consumer --topic words --from-beginning
 
-A word that comes up again is written again, with its new count.
+When a word occurs again, it is written again with its new count.
 """
 
 from pyspark.sql import DataFrame

@@ -1,1 +1,1 @@
-"""The platform at work: tweets into the log, hashtags counted by Spark, a top ten that moves. `make demo`."""
+"""The demo: tweets in the log, hashtags counted by Spark, and a live top ten. `make demo`."""

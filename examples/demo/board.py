@@ -1,4 +1,4 @@
-"""Reads what the pipeline writes, as any Kafka client could: the top ten, and how long each count took."""
+"""Reads the output of the pipeline with a Kafka client: the top ten, and the latency of each count."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from examples.demo.feed import Feed
 
 TOP = 10
-# Ranks are compared with those of so many seconds ago, latencies are those of so many seconds.
+# Ranks are compared with those from this long ago; latencies cover this long.
 LOOK_BACK_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A hashtag in the top ten: its count, where it was before, and its counts in each step of the window."""
+    """A hashtag in the top ten: its count, its previous rank, and its count in each step of the window."""
 
     rank: int
     hashtag: str
@@ -31,7 +31,7 @@ class Row:
 
 
 class Board(threading.Thread):
-    """Keeps the newest counts; ends when it is stopped."""
+    """Keeps the newest counts until it is stopped."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Board(threading.Thread):
         super().__init__(name="board", daemon=True)
         self.records = 0
         self.counted = 0
-        """How many hashtags are in the counts."""
+        """The number of hashtags that are counted."""
         self.first_at: float | None = None
         self.latencies_ms: Counter[int] = Counter()
         self._recent: deque[Counter[int]] = deque([Counter()], maxlen=LOOK_BACK_SECONDS)
@@ -74,7 +74,7 @@ class Board(threading.Thread):
             with self._lock:
                 for message in messages:
                     if message.error() is None:
-                        self._take(message, now)
+                        self._read(message, now)
         self._consumer.close()
 
     def stop(self) -> None:
@@ -83,7 +83,7 @@ class Board(threading.Thread):
             self.join()
 
     def tick(self) -> None:
-        """A second has passed."""
+        """Update the history; called once a second."""
         rows = self.rows(TOP * 10)
         with self._lock:
             self._recent.append(Counter())
@@ -94,7 +94,7 @@ class Board(threading.Thread):
         self._feed.forget(oldest)
 
     def rows(self, number: int = TOP) -> list[Row]:
-        """The top of the window that ends next: it has all of the last half minute, or nearly."""
+        """The top of the window that ends next, which covers almost all of the last half minute."""
         with self._lock:
             if not self._counts:
                 return []
@@ -112,20 +112,20 @@ class Board(threading.Thread):
         with self._lock:
             return sum(self._recent, Counter())
 
-    def _take(self, message: Message, now: float) -> None:
+    def _read(self, message: Message, now: float) -> None:
         value = json.loads(message.value() or b"")
         start = int(datetime.fromisoformat(value["window"]["start"]).timestamp())
         hashtag, count = value["hashtag"], value["count"]
         self.records += 1
         counts = self._counts.setdefault(start, {})
         before, counts[hashtag] = counts.get(hashtag, 0), count
-        # Each was written in one step, and is measured in the window that starts with it.
+        # Each hashtag was written in one step, and is measured in the window that starts with that step.
         times = self._feed.times.get((start, hashtag), ())[before:count]
         self.counted += len(times)
         if self.first_at is None:
             self.first_at = now
         for written in times:
-            # What had to wait for Spark to start says nothing.
+            # Skip tweets that waited for Spark to start.
             if written > self.first_at:
                 latency_ms = round((now - written) * 1000)
                 self.latencies_ms[latency_ms] += 1
@@ -133,7 +133,7 @@ class Board(threading.Thread):
 
 
 def percentile(counted: Counter[int], percent: float) -> int | None:
-    """The number that so many percent of these do not exceed."""
+    """The smallest number that this percentage of the numbers does not exceed."""
     left = counted.total() * percent / 100
     for number in sorted(counted):
         left -= counted[number]
@@ -143,6 +143,6 @@ def percentile(counted: Counter[int], percent: float) -> int | None:
 
 
 def _differences(hashtag: str, since: list[dict[str, int]]) -> tuple[int, ...]:
-    """How many there were in each step, from how many there are since the start of each."""
+    """The counts in each step, from the counts since the start of each step."""
     totals = [counts.get(hashtag, 0) for counts in since] + [0]
     return tuple(max(0, longer - shorter) for longer, shorter in pairwise(totals))

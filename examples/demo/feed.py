@@ -1,4 +1,4 @@
-"""Feeds tweets to the log as they come up, and remembers when each hashtag was written."""
+"""Writes tweets to the log at their times, and remembers when each hashtag was written."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LATEST_COUNT = 3
 
 
 class Feed(threading.Thread):
-    """Writes to a topic until it is stopped; the figures may be read at any time.
+    """Writes to a topic until it is stopped; its figures may be read at any time.
 
-    `times` holds the moment of writing for every hashtag, by the step of the windows that it falls into: the
-    count of a hashtag in the window that starts there says how many of these have been counted.
+    `times` holds the time of writing of every hashtag, by the step of the windows that it belongs to. The
+    count of a hashtag in the window that starts with that step says how many of these have been counted.
     """
 
     def __init__(self, bootstrap: str, topic: str, rate: float, seed: int, *, step_seconds: int) -> None:
@@ -51,7 +51,7 @@ class Feed(threading.Thread):
             self.join(2 * FLUSH_SECONDS)
 
     def forget(self, start: int) -> None:
-        """Drop what was written in steps before that one."""
+        """Drop the times of earlier steps."""
         for key in [key for key in list(self.times) if key[0] < start]:
             del self.times[key]
 
@@ -71,7 +71,7 @@ class Feed(threading.Thread):
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self.failure = f"the log does not take tweets: {error.str()}"
+            self.failure = f"the log does not accept tweets: {error.str()}"
             return
         self.written += 1
         self.bytes += len(message)

@@ -1,4 +1,4 @@
-"""What the demo measures, once a second."""
+"""The figures of the demo, measured once a second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from millrace.pipelines import Run
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The state of things at a moment; rates are those of the second before it."""
+    """The figures at a moment; rates cover the second before it."""
 
     tweets: int = 0
     tweets_per_second: float = 0.0
@@ -22,13 +22,13 @@ class Figures:
     p50_ms: int | None = None
     p99_ms: int | None = None
     lag: int = 0
-    """Hashtags that are written and not counted yet."""
+    """Hashtags that are written but not counted yet."""
     batch_ms: int | None = None
     mode: str = ""
 
 
 class Meter(threading.Thread):
-    """Takes the figures of every second, and lets the board know that it has passed."""
+    """Measures the figures every second, and updates the board."""
 
     def __init__(self, feed: Feed, board: Board) -> None:
         super().__init__(name="meter", daemon=True)

@@ -1,4 +1,4 @@
-"""How the demo looks: a top ten with the figures below it on a terminal, plain lines in a pipe."""
+"""The display of the demo: a top ten and the figures on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLORS = ("magenta", "cyan", "green", "yellow", "bright_blue", "bright_red")
 
 
 class Screen:
-    """What a live display shows, several times a second."""
+    """The content of the live display."""
 
     def __init__(self, feed: Feed, board: Board, meter: Meter) -> None:
         self.hint = "Ctrl-C ends it"
@@ -34,9 +34,9 @@ class Screen:
         self._spinner = Spinner("dots", style="bold cyan")
         self.wait_for("Spark is starting")
 
-    def wait_for(self, what: str) -> None:
-        """Say this as long as there is no result."""
-        self._waiting_for, self._since = what, time.monotonic()
+    def wait_for(self, step: str) -> None:
+        """Show this step until the first result."""
+        self._waiting_for, self._since = step, time.monotonic()
 
     def __rich__(self) -> RenderableType:
         rows = self._board.rows()
@@ -54,10 +54,10 @@ class Screen:
             text=Text.assemble(
                 (self._waiting_for, "bold"),
                 (f"  {time.monotonic() - self._since:.0f} s", "dim"),
-                f"\n\n{self._feed.written:,} tweets are in the log, and will be counted as soon as it runs",
+                f"\n\n{self._feed.written:,} tweets are in the log, and will be counted once Spark runs",
             )
         )
-        # As high as the top ten, so that nothing jumps when it comes.
+        # As high as the top ten, so that nothing moves when it appears.
         return Padding(self._spinner, (2, 2, TOP - 2, 2))
 
     def _top(self, rows: Sequence[Row]) -> RenderableType:
@@ -70,7 +70,7 @@ class Screen:
         table.add_column("lately", width=6, no_wrap=True)
         most = max(row.count for row in rows)
         for row in rows:
-            # By name, so that a hashtag keeps its colour wherever it goes.
+            # By name, so that a hashtag keeps its colour at every rank.
             color = COLORS[crc32(row.hashtag.encode()) % len(COLORS)]
             table.add_row(
                 str(row.rank),
@@ -106,15 +106,11 @@ class Screen:
         return Padding(grid, (0, 1))
 
     def _tweets(self) -> RenderableType:
-        lines = [
-            Text(f"@{one.user}  {one.text}", no_wrap=True, overflow="ellipsis")
-            for one in list(self._feed.latest)
-        ]
-        return Padding(Group(*lines), (0, 1), style="dim")
+        return Padding(Group(*map(_line, list(self._feed.latest))), (0, 1), style="dim")
 
 
 def plain(seconds: float, rows: Sequence[Row], now: Figures) -> str:
-    """A line for those who cannot see the screen."""
+    """The figures and the top five as a line of text."""
     top = "  ".join(f"{row.rank}. {row.hashtag} {row.count:,}" for row in rows[:5])
     return (
         f"{seconds:3.0f} s | {now.tweets_per_second:,.0f} tweets/s in,"
@@ -125,19 +121,19 @@ def plain(seconds: float, rows: Sequence[Row], now: Figures) -> str:
 
 
 def bar(share: float, width: int) -> str:
-    """A bar that is exact to half a character."""
+    """A bar with a resolution of half a character."""
     halves = max(1, round(share * width * 2))
     return "━" * (halves // 2) + "╸" * (halves % 2)
 
 
 def sparkline(numbers: Sequence[int]) -> str:
-    """Numbers as little columns, the highest of them full."""
+    """Numbers as small columns; the highest is full."""
     most = max(numbers, default=0)
     return "".join(LEVELS[round(number / most * 7)] if most else LEVELS[0] for number in numbers)
 
 
 def change(row: Row) -> Text:
-    """Up or down by so many ranks."""
+    """The change of the rank, up or down."""
     if row.before is None:
         return Text("new", style="bold bright_green")
     if row.before == row.rank:

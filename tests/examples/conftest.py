@@ -1,7 +1,7 @@
-"""The examples lie beside the package; tests find them from wherever they are started.
+"""Makes the examples importable from any working directory.
 
-With MILLRACE_MASTER and EXAMPLES_BOOTSTRAP the same tests run on that Spark cluster and that broker, which is
-emptied before each test.
+With MILLRACE_MASTER and EXAMPLES_BOOTSTRAP the tests run on that Spark cluster and that broker, whose topics
+are deleted before each test.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The ad-clicks example: whichever of display and click comes first waits for the other."""
+"""The ad-clicks example: a display and a click are joined in whichever order they arrive."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ def click(number: int, at: str) -> dict[str, Any]:
     return {"click_on": f"d{number}", "user": "ada", "clicked": f"2026-11-16T{at}Z"}
 
 
-def test_a_click_is_joined_with_the_display_before_it(run_pipeline: Callable[..., Any]) -> None:
+def test_click_is_joined_with_the_display_before_it(run_pipeline: Callable[..., Any]) -> None:
     output = run_pipeline(
         ad_clicks,
         displays=[display(1, "12:00:00"), display(3, "12:00:00"), PAUSE, display(2, "12:00:10")],

@@ -1,4 +1,4 @@
-"""The fraud-alerts example: the state of a card outlives batches and crashes."""
+"""The fraud-alerts example: the state of a card survives batches and crashes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ def payment(card: str, amount: float, at: str) -> dict[str, Any]:
     return {"number": f"{card}-{at}", "card": card, "amount": amount, "at": f"2026-11-16T{at}Z"}
 
 
-def test_a_small_payment_and_soon_a_large_one_raise_an_alert(run_pipeline: Callable[..., Any]) -> None:
+def test_tiny_payment_and_a_large_one_soon_after_raise_an_alert(run_pipeline: Callable[..., Any]) -> None:
     payments = [
         *(
             payment("tried", 0.5, "12:00:00"),

@@ -16,7 +16,7 @@ def news(member: str, what: str) -> dict[str, Any]:
     return {"member": member, "what": what, "at": "2026-11-16T12:00:00Z"}
 
 
-def test_news_go_to_those_who_follow_at_that_moment(run_pipeline: Callable[..., Any]) -> None:
+def test_news_go_to_the_followers_of_that_moment(run_pipeline: Callable[..., Any]) -> None:
     output = run_pipeline(
         newsfeed,
         follows=[follow("bob", "ada"), follow("eve", "ada"), PAUSE, Record(None, key="eve>ada")],

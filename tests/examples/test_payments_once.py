@@ -1,4 +1,4 @@
-"""The payments-once example: a payment that comes again is left out, whatever crashes in between."""
+"""The payments-once example: a repeated payment is dropped, even after a crash."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from examples.payments_once import payments_once
 from millrace.testing import ABORT
 
 
-def test_the_same_number_comes_through_once(run_pipeline: Callable[..., Any]) -> None:
+def test_payments_with_one_number_pass_once(run_pipeline: Callable[..., Any]) -> None:
     first, second = (
         {"number": number, "card": "c", "amount": 9.5, "at": "2026-11-16T12:00:00Z"} for number in "12"
     )

@@ -1,4 +1,4 @@
-"""The sessions example: a session ends with half an hour of silence, and is written once."""
+"""The sessions example: a session ends after half an hour without a view, and is written once."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ def view(user: str, page: str, at: str) -> dict[str, Any]:
     return {"page": page, "user": user, "ms": 12.5, "at": f"2026-11-16T{at}Z"}
 
 
-def test_views_join_into_sessions_until_a_gap(run_pipeline: Callable[..., Any]) -> None:
+def test_views_form_sessions_until_a_gap(run_pipeline: Callable[..., Any]) -> None:
     views = [
         *(view("ada", "/", "12:00:00"), view("bob", "/", "12:01:00"), view("ada", "/cart", "12:20:00")),
         PAUSE,

@@ -1,4 +1,4 @@
-"""A Python function with state and a timer: sensors are reported once their silence is long enough."""
+"""The silent-sensors example: a Python function with state and a timeout."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ def reading(sensor: str, time: str) -> dict[str, Any]:
     return {"sensor": sensor, "celsius": 21.5, "at": f"2026-11-16T{time}Z"}
 
 
-def test_a_sensor_is_reported_when_silent_for_five_minutes(
+def test_sensor_is_reported_when_silent_for_five_minutes(
     run_pipeline: Callable[..., Any],
 ) -> None:
     output = run_pipeline(

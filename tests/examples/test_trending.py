@@ -1,4 +1,4 @@
-"""The trending example: what Spark counts is what a loop over the same tweets counts."""
+"""The trending example: Spark counts the same as a loop over the tweets."""
 
 import json
 from collections import Counter
@@ -13,7 +13,7 @@ from examples.tweets import tweets
 LENGTH, SLIDE = 30, 5
 
 
-def test_hashtags_are_counted_in_every_window_they_fall_into(run_pipeline: Callable[..., Any]) -> None:
+def test_hashtags_are_counted_in_every_window_they_belong_to(run_pipeline: Callable[..., Any]) -> None:
     noon = datetime.fromisoformat("2026-11-16T12:00:00+00:00").timestamp()
     stream = list(takewhile(lambda tweet: tweet.at < noon + 20, tweets(50, seed=1, start=noon)))
     expected = Counter(

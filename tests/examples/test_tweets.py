@@ -1,4 +1,4 @@
-"""The stream of tweets that the demo is fed with."""
+"""The generated stream of tweets."""
 
 import json
 import subprocess
@@ -12,12 +12,12 @@ from examples.tweets import tweets
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_seed_gives_the_same_tweets_again() -> None:
+def test_seed_determines_the_tweets() -> None:
     assert list(islice(tweets(1000, seed=3), 500)) == list(islice(tweets(1000, seed=3), 500))
     assert list(islice(tweets(1000, seed=3), 500)) != list(islice(tweets(1000, seed=4), 500))
 
 
-def test_the_rate_is_kept_on_average_and_hashtags_are_those_of_the_text() -> None:
+def test_rate_holds_on_average_and_hashtags_are_those_of_the_text() -> None:
     minute = list(takewhile(lambda tweet: tweet.at < 60, tweets(500)))
     assert 0.9 < len(minute) / (500 * 60) < 1.1
     assert all(before.at <= after.at for before, after in pairwise(minute))
@@ -26,7 +26,7 @@ def test_the_rate_is_kept_on_average_and_hashtags_are_those_of_the_text() -> Non
         assert all(hashtag in tweet.text for hashtag in tweet.hashtags)
 
 
-def test_a_few_hashtags_have_much_of_it_and_trends_come_and_go() -> None:
+def test_few_hashtags_dominate_and_trends_rise_and_fade() -> None:
     minute = list(takewhile(lambda tweet: tweet.at < 60, tweets(500)))
     tops = []
     for start in (0, 15, 30, 45):
@@ -38,7 +38,7 @@ def test_a_few_hashtags_have_much_of_it_and_trends_come_and_go() -> None:
     assert set.intersection(*tops)
 
 
-def test_the_command_prints_json_lines_until_its_time_is_over() -> None:
+def test_command_prints_json_lines_for_its_duration() -> None:
     command = [sys.executable, "-m", "examples.tweets", "--rate", "200", "--seconds", "0.3"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=30).stdout
     lines = [json.loads(line) for line in printed.decode().splitlines()]

@@ -1,4 +1,4 @@
-"""Windows over event time: each is written once, and takes late views for as long as its watermark allows."""
+"""The windows example: each window is written once, and accepts late views until its watermark."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,11 +20,11 @@ def test_views_count_for_the_minute_in_which_they_happened(run_pipeline: Callabl
             view("12:00:50"),
             view("12:01:20"),
             ABORT,
-            # The watermark is 12:00:50: this one is late, and in time.
+            # The watermark is 12:00:50: this view is late, but still accepted.
             view("12:00:59"),
             view("12:02:00"),
             PAUSE,
-            # The watermark is 12:01:30: the first minute is written, and only longer windows take this one.
+            # The watermark is 12:01:30: the first minute is written; only longer windows accept this.
             view("12:00:30"),
             view("12:20:00", page="elsewhere"),
         ],
@@ -35,7 +35,7 @@ def test_views_count_for_the_minute_in_which_they_happened(run_pipeline: Callabl
 
 
 def by_start(output: list[dict[str, Any]]) -> dict[str, int]:
-    """The views of each window; one that is there twice is an error."""
+    """The views by window; a window that appears twice is an error."""
     found = {row["since"][11:16]: row["views"] for row in output if row["page"] == "home"}
     assert len(found) == len(output)
     return found

@@ -1,4 +1,4 @@
-"""Orders from the log: all of them as a table, the large ones back to the log."""
+"""Orders from the log: all of them in a table, the large ones written back to the log."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
@@ -11,7 +11,7 @@ ORDERS = log.json("orders", "number int, customer string, amount double, at time
 LARGE = log.json("large-orders", key="customer")
 
 
-@dp.table(comment="Every order, as it came.")
+@dp.table(comment="Every order, unchanged.")
 def orders() -> DataFrame:
     return declarative.stream(ORDERS)
 

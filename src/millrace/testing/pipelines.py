@@ -1,4 +1,4 @@
-"""Run a pipeline in a test: records in, records out, and crashes at the marks of the test.
+"""Runs a pipeline in a test: records in, records out, and crashes where the test wants them.
 
 def test_words_are_counted(run_pipeline):
     output = run_pipeline(words, lines=["to be", ABORT, "or not to be"])
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["ABORT", "PAUSE", "Mark", "Output", "Record", "run_pipeline", "spark_session"]
 
 
-# Spark's loggers that report a failed query.
+# Loggers of Spark that report a failed query.
 FAILURE_LOGGERS = (
     "org.apache.spark.executor.Executor",
     "org.apache.spark.scheduler.TaskSetManager",
@@ -49,12 +49,12 @@ FAILURE_LOGGERS = (
 
 
 class Mark(enum.Enum):
-    """Events between the records of an input."""
+    """An event between the records of an input."""
 
     PAUSE = "the pipeline processes the records before the mark, and stops"
     BEFORE_WRITING = "the pipeline crashes after reading, before writing"
-    WHILE_WRITING = "the pipeline crashes after one task has written half of its rows, and others perhaps all"
-    AFTER_WRITING = "the pipeline crashes after writing, before its checkpoint records that"
+    WHILE_WRITING = "the pipeline crashes when one task has written a part, and others perhaps everything"
+    AFTER_WRITING = "the pipeline crashes after writing, before its checkpoint records it"
 
 
 PAUSE = Mark.PAUSE
@@ -62,7 +62,7 @@ ABORT = Mark.AFTER_WRITING
 
 
 class HasBootstrap(Protocol):
-    """A broker of `millrace.testing`, or any other object with an address."""
+    """A broker of `millrace.testing`, or another object with an address."""
 
     @property
     def bootstrap(self) -> str: ...
@@ -70,13 +70,13 @@ class HasBootstrap(Protocol):
 
 @contextlib.contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    """A small session, as `millrace_spark` gives it: started here if there is none.
+    """The small session of the fixture `millrace_spark`; started if there is none.
 
-    It is on this machine, unless MILLRACE_MASTER names another master.
+    It runs on this machine, unless MILLRACE_MASTER names another master.
     """
     from millrace.pipelines.spark.session import MASTER_VARIABLE, is_running, session
 
-    # Tests end before the time spent on better compilation pays off.
+    # Tests end before optimized code would pay off.
     quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     settings = {
         "spark.driver.memory": "1g",
@@ -96,7 +96,7 @@ def spark_session() -> Iterator[SparkSession]:
 
 
 def _quieten(spark: SparkSession) -> None:
-    """Silence Spark's own reports of a failed query: the error that the test gets says the same."""
+    """Silence reports of failed queries: the error that the test gets has the same information."""
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     from millrace.pipelines.spark.gateway import jvm
 
@@ -113,14 +113,14 @@ def run_pipeline(
     /,
     **inputs: Iterable[Any],
 ) -> Any:
-    """Feed a pipeline's inputs, run it until there is nothing left to do, and return its output.
+    """Write records to the inputs of a pipeline, run it over all of them, and return its output.
 
-    Records are dicts for JSON, else str or bytes; a `Record` has a key, a time, headers or a partition too.
-    At a mark in one of the inputs, the records before it are processed first: as usual (PAUSE), or with a
-    crash (ABORT, or another `Mark`), after which the pipeline continues from its checkpoint.
+    Records are dicts for JSON, else str or bytes; a `Record` adds a key, a time, headers or a partition. The
+    records before a mark are processed first: normally (PAUSE), or with a crash (ABORT, or another `Mark`)
+    after which the pipeline resumes from its checkpoint.
 
-    The result is an `Output` (a list of decoded values), or several by name if the pipeline has several.
-    Checkpoints are kept below the directory, and are left there if the pipeline fails.
+    The result is an `Output` (a list of decoded values), or a dict of them if there are several outputs.
+    Checkpoints are kept in the directory, and stay there if the pipeline fails.
     """
     __tracebackhide__ = True
     bootstrap = broker if isinstance(broker, str) else broker.bootstrap
@@ -134,12 +134,12 @@ def run_pipeline(
     workers.pickle_by_value(pipeline.function.__module__)
     crashes = _Crashes()
     checkpoints = Path(tempfile.mkdtemp(prefix="millrace-checkpoints-", dir=directory))
-    for number, one in enumerate(rounds):
+    for number, fed in enumerate(rounds):
         written = sum(
-            write_records(bootstrap, pipeline.inputs[name], fed) for name, fed in one.records.items()
+            write_records(bootstrap, pipeline.inputs[name], records) for name, records in fed.records.items()
         )
         if written or crashes.happened or number == 0:
-            crashes.prepare(one.end, is_new=written > 0)
+            crashes.prepare(fed.end, is_new=written > 0)
             _run(pipeline, spark, bootstrap, checkpoints, crashes)
     shutil.rmtree(checkpoints, ignore_errors=True)
     outputs = {name: read_records(bootstrap, topic, before[name]) for name, topic in pipeline.outputs.items()}
@@ -159,7 +159,7 @@ def _run(
         run.wait()
     except PipelineError as error:
         if not crashes.happened:
-            # The frames are those of the run; the user's own frames are in the error and its notes.
+            # The frames are those of the run; the error and its notes show the user's code.
             raise error.with_traceback(None) from None
     finally:
         run.stop()
@@ -167,7 +167,7 @@ def _run(
 
 @dataclass(frozen=True)
 class _Round:
-    """The records before a mark, by the input's name, and the mark."""
+    """The records before a mark, by input name, and the mark."""
 
     records: Mapping[str, list[Any]]
     end: Mark
@@ -187,7 +187,7 @@ def _rounds(pipeline: Pipeline, inputs: Mapping[str, Iterable[Any]]) -> Iterator
 
 
 def _pieces(records: Iterable[Any]) -> Iterator[tuple[list[Any], Mark]]:
-    """The records up to each mark, with the mark; a pause follows the last ones."""
+    """Yield the records up to each mark with the mark; the last ones end with a pause."""
     piece: list[Any] = []
     for is_mark, group in groupby(records, lambda item: isinstance(item, Mark)):
         if not is_mark:
@@ -200,12 +200,12 @@ def _pieces(records: Iterable[Any]) -> Iterator[tuple[list[Any], Mark]]:
 
 
 class Crash(Exception):
-    """The crash requested by a mark in the input."""
+    """The crash that a mark in the input requests."""
 
 
 @dataclass
 class _Crashes:
-    """Crashes one batch of each query, once per round."""
+    """Makes one batch of each query crash, once per round."""
 
     mark: Mark = PAUSE
     is_new: bool = True
@@ -214,12 +214,12 @@ class _Crashes:
     """The last batch of each query that crashed."""
 
     def prepare(self, mark: Mark, *, is_new: bool) -> None:
-        """Crash in the first batch with new records, or again in the batch that crashed last."""
+        """Crash at this mark: in the first batch with new records, or again in the last batch."""
         self.mark, self.is_new, self.happened = mark, is_new, False
 
     def around(self, query: str, write: WriteBatch) -> WriteBatch:
-        """The function that writes the batches of a query."""
-        # After a crash the same batch runs again, before the one with new records.
+        """Wrap the function that writes the batches of a query."""
+        # After a crash the same batch is repeated before the one with new records.
         first = self.crashed.get(query, -1) + self.is_new
 
         def crashing(frame: DataFrame, batch: int) -> None:
@@ -229,7 +229,7 @@ class _Crashes:
             self.happened = True
             self.crashed[query] = batch
             if self.mark is Mark.WHILE_WRITING:
-                write(frame.mapInArrow(_fail_at_the_end, frame.schema), batch)
+                write(frame.mapInArrow(_fail_after_last_row, frame.schema), batch)
             elif self.mark is Mark.AFTER_WRITING:
                 write(frame, batch)
             raise Crash(self.mark.value)
@@ -237,8 +237,8 @@ class _Crashes:
         return crashing
 
 
-def _fail_at_the_end(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """The rows unchanged; but the first task fails after it has passed them on."""
+def _fail_after_last_row(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    """Pass rows through unchanged; the first task fails after its last row."""
     yield from batches
     if workers.task_number() == 0:
         raise Crash(Mark.WHILE_WRITING.value)

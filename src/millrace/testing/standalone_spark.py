@@ -1,4 +1,4 @@
-"""A Spark standalone cluster for tests: a master and workers, each in its own process on this machine."""
+"""A Spark standalone cluster for tests: a master and workers in their own processes on this machine."""
 
 import contextlib
 import importlib.util
@@ -18,7 +18,7 @@ from typing import Any, Self
 from millrace.ports import free_port
 from millrace.testing.broker import HOST
 
-# Master and workers only start executors: they get little memory and compile only hot code.
+# Master and workers only start executors: little memory, and no optimized code.
 DAEMON_SETTINGS = {
     "SPARK_DAEMON_MEMORY": "192m",
     "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
@@ -28,7 +28,7 @@ STOP_SECONDS = 15.0
 
 
 class StandaloneSpark:
-    """A Spark master and its workers, ready when the block is entered and gone when it is left.
+    """A Spark master and its workers during a block.
 
     >>> with StandaloneSpark(workers=2) as cluster:
     ...     session(master=cluster.master)
@@ -52,20 +52,20 @@ class StandaloneSpark:
         self._port = self._page_port = 0
         self._master: subprocess.Popen[bytes] | None = None
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
-        """Workers by the port that each listens on."""
+        """By listening port."""
 
     @property
     def master(self) -> str:
-        """The value of Spark's --master."""
+        """The URL for --master."""
         return f"spark://{HOST}:{self._port}"
 
     @property
     def pids(self) -> list[int]:
-        """The master's process and those of its workers."""
+        """The process ids of the master and its workers."""
         return [process.pid for process in self._processes().values()]
 
     def start(self) -> None:
-        """Start the processes and wait until the master counts every worker."""
+        """Start the processes and wait until every worker is registered."""
         self._port, self._page_port = free_port(), free_port()
         try:
             self._master = self._launch(
@@ -73,7 +73,7 @@ class StandaloneSpark:
                 "org.apache.spark.deploy.master.Master",
                 ["--host", HOST, "--port", str(self._port), "--webui-port", str(self._page_port)],
             )
-            # A worker that finds no master retries only after seconds.
+            # Start workers after the master: a worker that finds no master retries only after seconds.
             self._await_workers()
             for _ in range(self._wanted_workers):
                 self._launch_worker()
@@ -83,26 +83,26 @@ class StandaloneSpark:
             raise
 
     def stop(self) -> None:
-        """End every process, executors too, and remove the directory unless the caller gave it."""
+        """End all processes, including executors; remove the directory unless the caller gave it."""
         self._end_processes()
         if self._owns_directory:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def kill_worker(self) -> None:
-        """Kill the newest worker with its executors, as if a machine were lost; the others continue."""
+        """Kill the newest worker with its executors, as if its machine were lost; the others keep running."""
         _, worker = self._workers.popitem()
         _kill_group(worker)
 
     def add_worker(self) -> None:
-        """Start another worker and wait until the master counts it."""
+        """Start another worker and wait until it is registered."""
         self._launch_worker()
         self._await_workers()
 
     def state(self) -> Mapping[str, Any]:
-        """The master's status: its workers, its running applications and its completed ones."""
-        with urllib.request.urlopen(f"http://{HOST}:{self._page_port}/json/", timeout=10) as answer:
-            told: Mapping[str, Any] = json.load(answer)
-            return told
+        """The state of the master: its workers, and its running and completed applications."""
+        with urllib.request.urlopen(f"http://{HOST}:{self._page_port}/json/", timeout=10) as response:
+            state: Mapping[str, Any] = json.load(response)
+            return state
 
     def __enter__(self) -> Self:
         self.start()
@@ -115,12 +115,12 @@ class StandaloneSpark:
 
     def _launch_worker(self) -> None:
         port = free_port()
-        places = ["--host", HOST, "--port", str(port), "--webui-port", "0"]
-        places += ["--work-dir", str(self.directory / f"worker-{port}")]
+        arguments = ["--host", HOST, "--port", str(port), "--webui-port", "0"]
+        arguments += ["--work-dir", str(self.directory / f"worker-{port}")]
         self._workers[port] = self._launch(
             f"worker-{port}",
             "org.apache.spark.deploy.worker.Worker",
-            [*places, *self._worker_options, self.master],
+            [*arguments, *self._worker_options, self.master],
         )
 
     def _launch(self, name: str, main_class: str, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -135,7 +135,7 @@ class StandaloneSpark:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # Own process groups: a worker's executors end with it, and Ctrl-C reaches only the test.
+                # Its own process group: executors end with their worker, and Ctrl-C goes to the test only.
                 start_new_session=True,
             )
 
@@ -144,7 +144,7 @@ class StandaloneSpark:
 
     def _await_workers(self) -> None:
         deadline = time.monotonic() + self._start_timeout_seconds
-        while not self._counts_all_workers():
+        while not self._are_all_workers_registered():
             self._require_all_running()
             if time.monotonic() > deadline:
                 raise TimeoutError(
@@ -153,12 +153,12 @@ class StandaloneSpark:
                 )
             time.sleep(0.05)
 
-    def _counts_all_workers(self) -> bool:
+    def _are_all_workers_registered(self) -> bool:
         try:
-            counted = self.state()["workers"]
+            registered = self.state()["workers"]
         except OSError:
             return False
-        return self._workers.keys() <= {worker["port"] for worker in counted if worker["state"] == "ALIVE"}
+        return self._workers.keys() <= {worker["port"] for worker in registered if worker["state"] == "ALIVE"}
 
     def _require_all_running(self) -> None:
         for name, process in self._processes().items():
@@ -171,7 +171,7 @@ class StandaloneSpark:
         return master | {f"worker-{port}": worker for port, worker in self._workers.items()}
 
     def _end_processes(self) -> None:
-        """Stop workers first: they end their executors."""
+        """End workers first: on SIGTERM they end their executors."""
         processes = [*reversed(self._processes().values())]
         for process in processes:
             process.terminate()
@@ -184,15 +184,15 @@ class StandaloneSpark:
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process that leads a group, and the rest of the group."""
+    """Kill a process and the rest of its process group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def _spark_home() -> Path:
-    """The Spark inside the installed PySpark, found without importing PySpark."""
+    """The Spark in the PySpark package, found without importing PySpark."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError("Spark comes with PySpark; run: pip install 'millrace[spark]'")
+        raise RuntimeError("Spark is part of PySpark; run: pip install 'millrace[spark]'")
     return Path(spec.submodule_search_locations[0])
