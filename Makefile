@@ -1,10 +1,10 @@
-# make setup | check | test | demo | bench | docs
+# make setup | check | quick | test | proof | soak | demo | bench | docs
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup check test demo bench docs clean
+.PHONY: setup check quick test proof soak demo bench docs clean
 
 setup: $(READY)
 
@@ -24,8 +24,24 @@ check: setup
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_english.py
 
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# The unit tests of every room, without Spark and Java: an answer in two minutes.
+QUICK := $(filter-out tests/chaos tests/compat tests/crash tests/fuzz,$(patsubst %/,%,$(wildcard tests/*/))) $(wildcard tests/test_*.py)
+
+quick: check
+	$(PYTEST) -m "not slow and not java and not spark" $(QUICK)
+
 test: check
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
+	$(PYTEST) $(TESTS)
+
+# Everything of `make test`, and the tests that are marked as proof.
+proof: check
+	$(PYTEST) -m "proof or not soak" $(TESTS)
+
+# Many seeds of the randomized tests.
+soak: setup
+	$(PYTEST) -m soak $(TESTS)
 
 demo: setup
 	@$(BIN)/python -m examples.demo

@@ -1,4 +1,4 @@
-"""Fixtures shared by the tests of all folders."""
+"""Fixtures and options of all tests."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -9,9 +9,27 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+# Long tests, run only on request: `make soak` and `make proof`.
+ON_REQUEST = ("soak", "proof")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests that use Spark; deselect long tests unless the option -m names their marker."""
+    for item in items:
+        if "millrace_spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+    unwanted = {marker for marker in ON_REQUEST if marker not in config.option.markexpr}
+    deselected = [item for item in items if any(item.get_closest_marker(marker) for marker in unwanted)]
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        unwanted_items = set(deselected)
+        items[:] = [item for item in items if item not in unwanted_items]
+
+
 @pytest.fixture(scope="session")
 def millrace_spark() -> Iterator["SparkSession"]:
-    """The one Spark session of all tests; without Java, tests that need it are skipped."""
+    """The Spark session that all tests share; tests that need it are skipped if there is no Java."""
     from millrace.jars import JarsUnavailable, java, spark_kafka_jars
     from millrace.testing.pipelines import spark_session
 

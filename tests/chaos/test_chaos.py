@@ -1,7 +1,7 @@
 """Producers, transactions, groups, and a broker that is killed: the guarantees hold in every case.
 
-A few seconds by default. `MILLRACE_CHAOS_SECONDS=300 MILLRACE_CHAOS_SEED=7 pytest tests/chaos` goes on
-for five minutes; a seed decides the schedule, as far as threads and processes allow.
+A few seconds by default, five minutes with `make soak`; MILLRACE_CHAOS_SECONDS sets another duration, and
+MILLRACE_CHAOS_SEED another seed. The seed decides which faults happen when, as far as threads allow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from .history import History, Stored, check
 
 TOPIC = "chaos"
 PARTITIONS = 4
-SECONDS = float(os.environ.get("MILLRACE_CHAOS_SECONDS", "12"))
+SECONDS = float(os.environ.get("MILLRACE_CHAOS_SECONDS", "8"))
+SOAK_SECONDS = float(os.environ.get("MILLRACE_CHAOS_SECONDS", "300"))
 SEED = int(os.environ.get("MILLRACE_CHAOS_SEED", "1"))
 SETTLE_SECONDS = 90
 # Short timeouts, so that dead and frozen members are noticed during the run.
@@ -40,13 +41,14 @@ BROKER_PROPERTIES = {
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(SECONDS + 4 * SETTLE_SECONDS)
+@pytest.mark.timeout(SOAK_SECONDS + 4 * SETTLE_SECONDS)
+@pytest.mark.parametrize("seconds", [SECONDS, pytest.param(SOAK_SECONDS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_guarantees_hold_through_crashes(protocol: str, tmp_path: Path) -> None:
+def test_guarantees_hold_through_crashes(protocol: str, seconds: float, tmp_path: Path) -> None:
     print(f"MILLRACE_CHAOS_SEED={SEED}")
     with BrokerProcess(BROKER_PROPERTIES, data_dir=tmp_path) as broker:
         try:
-            Chaos(broker, protocol, SEED).run()
+            Chaos(broker, protocol, SEED).run(seconds)
         except BaseException:
             print(broker.log_file.read_text()[-20_000:])
             raise
@@ -75,12 +77,12 @@ class Chaos:
         admin = AdminClient({"bootstrap.servers": self._broker.bootstrap})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(30)
 
-    def run(self) -> None:
+    def run(self, seconds: float) -> None:
         for producer in self._producers:
             producer.start()
         for group in ("g0", "g1", "g0"):
             self._join(group)
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(self._chance.uniform(0.2, 1.0))
             self._break_something()

@@ -1,11 +1,7 @@
 """The plan of a crash test, chosen by a seed, so that a failure can be repeated."""
 
-import os
 import random
 from dataclasses import dataclass
-
-USUAL_SEEDS = 5
-FIRST_SEED = 1
 
 KIB = 1024
 
@@ -73,10 +69,3 @@ class Plan:
     @property
     def expires(self) -> bool:
         return "retention.bytes" in self.topic_configs
-
-
-def seeds(usual: int = USUAL_SEEDS) -> list[int]:
-    """A few by default, or MILLRACE_CRASH_SEEDS many, starting at MILLRACE_CRASH_FIRST_SEED."""
-    count = int(os.environ.get("MILLRACE_CRASH_SEEDS", usual))
-    first = int(os.environ.get("MILLRACE_CRASH_FIRST_SEED", FIRST_SEED))
-    return list(range(first, first + count))

@@ -1,6 +1,6 @@
 """Reading, processing and writing is exactly-once, however often processors and broker are killed.
 
-`MILLRACE_CRASH_SEEDS=100 pytest tests/crash/test_exactly_once.py` plays a hundred runs.
+`MILLRACE_CRASH_SEEDS=100 pytest tests/crash/test_exactly_once.py` plays a hundred runs; so does `make soak`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from millrace.testing import BrokerProcess
 from millrace.testing.apache_kafka import TOOL_JVM_OPTIONS
 
 from ..reading import read_topic, reader
-from .plan import seeds
+from ..seeds import seeds
 from .processor import GROUP, SINK, SOURCE, process
 
 PROCESSOR = Path(__file__).with_name("processor.py")
@@ -39,7 +39,7 @@ BROKER_PROPERTIES = {
 
 @pytest.mark.timeout(2 * FINISH_SECONDS)
 @pytest.mark.parametrize("processors", [1, 2])
-@pytest.mark.parametrize("seed", seeds(usual=2))
+@pytest.mark.parametrize("seed", seeds(usual=1, soak=30))
 def test_every_record_is_processed_once(seed: int, processors: int, tmp_path: Path) -> None:
     def command(bootstrap: str, number: int) -> list[str]:
         return [sys.executable, str(PROCESSOR), bootstrap, str(number), str(seed)]

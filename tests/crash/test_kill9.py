@@ -1,7 +1,7 @@
 """A broker that is killed again and again under load loses nothing it has acknowledged, and repeats nothing.
 
-`MILLRACE_CRASH_SEEDS=100 pytest tests/crash` runs a hundred plans, MILLRACE_CRASH_FIRST_SEED sets the first;
-a failing seed plays the same plan again.
+`MILLRACE_CRASH_SEEDS=100 pytest tests/crash` plays a hundred plans, from MILLRACE_CRASH_FIRST_SEED on. A
+failing seed plays the same plan again; `make soak` plays many.
 """
 
 import re
@@ -15,8 +15,9 @@ from millrace.jars import JarsUnavailable, apache_kafka_classpath
 from millrace.testing import BrokerProcess
 from millrace.testing.apache_kafka import run_tool
 
+from ..seeds import seeds
 from .load import Ledger, Load, key_of
-from .plan import BROKER_PROPERTIES, Plan, seeds
+from .plan import BROKER_PROPERTIES, Plan
 from .stored import Stored, check_segments, read_all, watermarks
 
 TOPIC = "crashed"
@@ -26,7 +27,7 @@ FILES_PER_DUMP = 500
 BUGS = re.compile(r"a bug:|Traceback|Unhandled|Exception in callback|never retrieved|are missing")
 
 
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds(usual=5, soak=100))
 def test_nothing_acknowledged_is_lost_or_repeated(seed: int, tmp_path: Path) -> None:
     crash_and_check(Plan.of(seed), tmp_path)
 

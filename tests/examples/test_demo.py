@@ -1,4 +1,4 @@
-"""The demo: what its board makes of counts, and how it ends."""
+"""The demo: its board, its display, and its end."""
 
 import json
 import os
@@ -33,7 +33,7 @@ NOON = 1794830400
 
 
 class Stage:
-    """A feed that writes nothing and a board that reads what the test writes."""
+    """A feed that writes nothing, and a board that reads the counts of the test."""
 
     def __init__(self, bootstrap: str) -> None:
         self.feed = Feed(bootstrap, "tweets", 1, 7, step_seconds=STEP)
@@ -43,7 +43,7 @@ class Stage:
         self._counts: Counter[tuple[int, str]] = Counter()
 
     def count(self, second: int, **numbers: int) -> None:
-        """Write what the pipeline does when so many more were tweeted, and wait until it is read."""
+        """Write counts as the pipeline does after this many more tweets, and wait until they are read."""
         wanted = self.board.records + len(numbers) * LENGTH // STEP
         last = NOON + second // STEP * STEP
         for start in range(last, last - LENGTH, -STEP):
@@ -66,7 +66,7 @@ def stage() -> Iterator[Stage]:
         stage.board.stop()
 
 
-def test_the_board_shows_the_window_that_ends_next_and_what_has_changed(stage: Stage) -> None:
+def test_board_shows_the_window_that_ends_next_and_the_changes(stage: Stage) -> None:
     stage.count(0, rising=1, falling=9)
     stage.count(12, falling=1)
     stage.board.tick()
@@ -77,20 +77,20 @@ def test_the_board_shows_the_window_that_ends_next_and_what_has_changed(stage: S
         Row(3, "#new", 3, None, (0, 0, 0, 0, 0, 3)),
     ]
     stage.count(30, new=1)
-    # What was tweeted in the first five seconds is older than half a minute now.
+    # Tweets of the first five seconds are now older than half a minute.
     assert [(row.hashtag, row.count) for row in stage.board.rows()] == [
         *[("#rising", 19), ("#new", 4), ("#falling", 1)]
     ]
 
 
-def test_the_board_measures_every_hashtag_once_from_its_writing(stage: Stage) -> None:
+def test_board_measures_the_latency_of_every_hashtag_once(stage: Stage) -> None:
     stage.count(0, other=1)
     now = time.time()
     stage.feed.times[NOON, "#late"] = [now - 2, now, now, now + 3600]
     stage.count(0, late=2)
     stage.count(1, late=1)
     assert stage.board.counted == 3
-    # The first was written before there was any result: it waited for Spark to start.
+    # The first was written before any result: it waited for Spark to start.
     assert stage.board.latencies_ms.total() == stage.board.recent_latencies_ms().total() == 2
     assert max(stage.board.latencies_ms) < 10_000
 
@@ -101,7 +101,7 @@ def test_percentiles() -> None:
     assert percentile(Counter(), 50) is None
 
 
-def test_a_frame_has_the_top_ten_and_the_figures(stage: Stage) -> None:
+def test_frame_has_the_top_ten_and_the_figures(stage: Stage) -> None:
     class Meter:
         figures = Figures(tweets_per_second=2034, p50_ms=412, p99_ms=12_345, mode="micro-batch")
 
@@ -130,7 +130,7 @@ def test_bars_sparklines_and_changes() -> None:
 
 
 def demo(directory: Path, *arguments: str) -> subprocess.Popen[str]:
-    """The demo in a pipe; whatever it keeps for a while goes into the directory."""
+    """Run the demo without a terminal; its temporary files go to the directory."""
     return subprocess.Popen(
         [sys.executable, "-m", "examples.demo", "--rate", "200", *arguments],
         cwd=ROOT,
@@ -142,7 +142,7 @@ def demo(directory: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Whether it runs; one that ended without a parent stays a zombie until init looks at it, if ever."""
+    """Whether it runs; a process that ended without a parent may stay a zombie."""
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -151,7 +151,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
     started = demo(tmp_path, "--seconds", "600")
     assert started.stdout is not None
     for line in started.stdout:
@@ -160,23 +160,23 @@ def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
     children = psutil.Process(started.pid).children(recursive=True)
     assert len(children) >= 2
     started.send_signal(signal.SIGINT)
-    told, complaints = started.communicate(timeout=60)
-    assert started.returncode == 0, complaints
-    assert "everything is stopped and removed" in told
+    printed, errors = started.communicate(timeout=60)
+    assert started.returncode == 0, errors
+    assert "everything is stopped and removed" in printed
     until(lambda: not [child for child in children if is_alive(child)])
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(240)
-def test_a_demo_on_a_running_broker_ends_by_itself_and_takes_its_topics_away(tmp_path: Path) -> None:
+def test_demo_on_a_running_broker_ends_and_removes_its_topics(tmp_path: Path) -> None:
     with Broker() as broker:
         ended = demo(tmp_path, "--seconds", "3", "--bootstrap-server", broker.bootstrap)
-        told, complaints = ended.communicate(timeout=200)
-        assert ended.returncode == 0, complaints
+        printed, errors = ended.communicate(timeout=200)
+        assert ended.returncode == 0, errors
         client = AdminClient({"bootstrap.servers": broker.bootstrap})
         left = [name for name in client.list_topics(timeout=10).topics if not name.startswith("__")]
         groups = [group.group_id for group in client.list_consumer_groups().result().valid]
-    assert " tweets/s in" in told
-    assert "p99" in told
+    assert " tweets/s in" in printed
+    assert "p99" in printed
     assert (left, groups) == ([], [])

@@ -1,4 +1,4 @@
-"""Pipelines in tests: fed, run to the end, crashed where the input says, and their output read back."""
+"""Pipelines in tests: run over given records, with crashes where the input has marks."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -28,27 +28,36 @@ def words(lines: DataFrame) -> DataFrame:
     return lines.selectExpr("explode(split(value, ' ')) as word").groupBy("word").count()
 
 
-def test_records_go_in_and_come_out_decoded(millrace_spark: Any, broker: Broker) -> None:
+def test_output_is_decoded(millrace_spark: Any, broker: Broker) -> None:
     assert run_pipeline(shout, millrace_spark, broker, lines=["hello", "world"]) == ["HELLO", "WORLD"]
-    # The topics have earlier records, which the output leaves out.
+    # The output leaves out records that the topics had before.
     assert run_pipeline(shout, millrace_spark, broker, lines=["again"]) == ["HELLO", "WORLD", "AGAIN"]
 
 
-@pytest.mark.parametrize("crash", [mark for mark in Mark if mark is not PAUSE])
-def test_a_crash_leaves_no_trace_in_exactly_once_output(millrace_spark: Any, crash: Mark) -> None:
+@pytest.mark.parametrize("crash", [Mark.BEFORE_WRITING, Mark.WHILE_WRITING])
+def test_crash_leaves_no_trace_in_exactly_once_output(millrace_spark: Any, crash: Mark) -> None:
+    with Broker() as broker:
+        output = run_pipeline(words, millrace_spark, broker, lines=["to be", crash, "or not to be"])
+    assert sorted((row["word"], row["count"]) for row in output) == [
+        *[("be", 1), ("be", 2), ("not", 1), ("or", 1), ("to", 1), ("to", 2)]
+    ]
+
+
+def test_crashes_in_a_row_and_at_the_end_leave_no_trace_in_exactly_once_output(millrace_spark: Any) -> None:
+    crash = Mark.AFTER_WRITING
     lines = ["to be", crash, "or not", crash, crash, "to be", PAUSE, "that is", crash]
     with Broker() as broker:
         output = run_pipeline(words, millrace_spark, broker, lines=lines)
     assert {word: counted["count"] for word, counted in output.newest.items()} == {
         **{"to": 2, "be": 2, "or": 1, "not": 1, "that": 1, "is": 1}
     }
-    # Each word once for every batch that has it: nothing is lost, and nothing is duplicated.
+    # Each word appears once per batch that contains it: nothing is lost or repeated.
     assert sorted((row["word"], row["count"]) for row in output) == [
         *[("be", 1), ("be", 2), ("is", 1), ("not", 1), ("or", 1), ("that", 1), ("to", 1), ("to", 2)]
     ]
 
 
-def test_a_crash_shows_in_at_least_once_output(millrace_spark: Any) -> None:
+def test_crash_repeats_records_in_at_least_once_output(millrace_spark: Any) -> None:
     @pipeline(lines=log.text("in"), output=log.text("out"), delivery="at-least-once")
     def copy(lines: DataFrame) -> DataFrame:
         return lines
@@ -79,7 +88,7 @@ def test_records_have_keys_times_headers_and_partitions(millrace_spark: Any) -> 
     assert {value["n"] for value in output} == {1, 2}
 
 
-def test_several_outputs_and_dead_letters_are_returned_by_name(millrace_spark: Any) -> None:
+def test_several_outputs_and_dead_letters_are_separate(millrace_spark: Any) -> None:
     @pipeline(
         numbers=log.json("numbers", "n int", malformed=log.dead_letters("bad-numbers")),
         output={"even": log.json("even"), "odd": log.json("odd")},
@@ -95,7 +104,7 @@ def test_several_outputs_and_dead_letters_are_returned_by_name(millrace_spark: A
     assert dead == ["not JSON"]
 
 
-def test_the_error_of_a_python_function_is_what_the_test_shows(millrace_spark: Any) -> None:
+def test_error_of_a_python_function_is_shown_to_the_test(millrace_spark: Any) -> None:
     @udf("int")
     def inverted(n):
         return 1 // n
@@ -115,12 +124,12 @@ def test_the_error_of_a_python_function_is_what_the_test_shows(millrace_spark: A
     assert "\tat " not in note
 
 
-def test_an_unknown_input_is_named(millrace_spark: Any, broker: Broker) -> None:
+def test_unknown_input_is_named(millrace_spark: Any, broker: Broker) -> None:
     with pytest.raises(TypeError, match="shout has no input called line; it has lines"):
         run_pipeline(shout, millrace_spark, broker, line=["hello"])
 
 
-def test_a_value_that_does_not_fit_the_format_is_named(millrace_spark: Any, broker: Broker) -> None:
+def test_value_that_does_not_fit_the_format_is_named(millrace_spark: Any, broker: Broker) -> None:
     with pytest.raises(TypeError, match=r"the records of lines are text: give str, not \{'a': 1\}"):
         run_pipeline(shout, millrace_spark, broker, lines=[{"a": 1}])
 

@@ -1,6 +1,5 @@
-"""The standalone cluster for tests: its processes start, answer and stop."""
+"""The standalone cluster for tests; tests/pipelines/cluster uses it, and checks that nothing is left."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,22 +9,8 @@ from millrace.testing.standalone_spark import StandaloneSpark
 pytestmark = pytest.mark.java
 
 
-def test_a_failing_start_says_why_and_leaves_no_process(tmp_path: Path) -> None:
+def test_failing_start_is_explained_and_leaves_no_process(tmp_path: Path) -> None:
     cluster = StandaloneSpark(workers=1, memory="little", directory=tmp_path)
     with pytest.raises(RuntimeError, match=r"worker-\d+ stopped while starting"):
         cluster.start()
     assert cluster.pids == []
-
-
-def test_nothing_is_left_when_the_cluster_stops() -> None:
-    with StandaloneSpark(workers=1) as cluster:
-        pids, directory = cluster.pids, cluster.directory
-        assert cluster.state()["status"] == "ALIVE"
-        cluster.kill_worker()
-        cluster.add_worker()
-        assert len(cluster.pids) == 2
-        pids += cluster.pids
-    assert not directory.exists()
-    for pid in pids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
