@@ -101,6 +101,41 @@ def test_the_absolute_value_of_the_smallest_int_is_zero() -> None:
     assert positive_hash("my-group") == 1906497762
 
 
+def test_requests_wait_while_the_topic_is_being_created(node: Node) -> None:
+    """Its metadata is visible before its partitions are led: no client may be sent there too early."""
+    partitions = node.open().partitions
+    created: list[int] = []
+    runtime: Runtime[Counts]
+
+    async def play() -> None:
+        waiting = [asyncio.create_task(runtime.ensure_topic()) for _ in range(3)]
+        while not created:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not any(task.done() for task in waiting)
+        are_led.set()
+        await asyncio.gather(*waiting)
+        await runtime.ensure_topic()
+
+    async def create() -> None:
+        created.append(4)
+        await are_led.wait()
+
+    are_led = asyncio.Event()
+    runtime = Runtime(
+        TOPIC,
+        SCHEMAS,
+        lambda index: Counts(),
+        partition_count=lambda topic: sum(created) or None,
+        partitions=partitions,
+        create_topic=create,
+        clock=Clock(),
+        timers=ManualTimers(ManualClock()),
+    )
+    asyncio.run(play())
+    assert created == [4]
+
+
 def test_a_coordinator_is_not_available_before_its_topic_exists(node: Node) -> None:
     cluster = node.open()
     runtime = new_runtime(cluster)

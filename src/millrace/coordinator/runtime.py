@@ -105,6 +105,8 @@ class Runtime(Generic[S]):
         self._create_topic = create_topic
         self._clock = clock
         self._timers = timers
+        # Requests that wait for the topic; None unless it is being created.
+        self._awaiting_topic: list[Deferred[None]] | None = None
         self._led: dict[int, _Led[S]] = {}
         # By index: the leader epoch that the partition is loaded for.
         self._loading: dict[int, int] = {}
@@ -114,9 +116,25 @@ class Runtime(Generic[S]):
     # Finding
 
     async def ensure_topic(self) -> None:
-        """Create the internal topic, unless it exists."""
-        if self._partition_count(self.topic) is None:
+        """Create the internal topic, unless it exists; wait while another request creates it.
+
+        Its metadata is visible before its partitions are led here. Clients that were sent here in between
+        would get NOT_COORDINATOR, on which librdkafka's admin clients crash.
+        """
+        if self._awaiting_topic is not None:
+            created: Deferred[None] = Deferred()
+            self._awaiting_topic.append(created)
+            await created
+            return
+        if self._partition_count(self.topic) is not None:
+            return
+        self._awaiting_topic = []
+        try:
             await self._create_topic()
+        finally:
+            waiting, self._awaiting_topic = self._awaiting_topic, None
+            for created in waiting:
+                created.resolve(None)
 
     def partition_of(self, key: str) -> int:
         """The partition that a key lives in, as every Kafka client and tool computes it."""
