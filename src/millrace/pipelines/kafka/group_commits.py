@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 
 from confluent_kafka import OFFSET_BEGINNING, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
@@ -12,6 +13,9 @@ from millrace.pipelines.kafka.client import REQUEST_SECONDS, admin
 from millrace.pipelines.kafka.offsets import Offsets
 
 RETRY_SECONDS = 2.0
+# A coordinator that is loading refuses commits for a moment; the last commit is worth a few retries.
+LAST_RETRY_SECONDS = 0.1
+LAST_COMMIT_SECONDS = 5.0
 
 
 class GroupCommits:
@@ -21,6 +25,7 @@ class GroupCommits:
         self._pending: dict[str, Offsets] = {}
         self._changed = threading.Condition()
         self._closed = False
+        self._closed_at = 0.0
         # The thread owns the client, which is freed with it: Spark may keep this object for much longer.
         client = admin(bootstrap, settings)
         self._thread = threading.Thread(
@@ -38,6 +43,7 @@ class GroupCommits:
         """Commit what is queued, if the broker is available, and end."""
         with self._changed:
             self._closed = True
+            self._closed_at = time.monotonic()
             self._changed.notify_all()
         self._thread.join(2 * REQUEST_SECONDS)
 
@@ -52,11 +58,15 @@ class GroupCommits:
                 group: offsets for group, offsets in taken.items() if not _commit(client, group, offsets)
             }
             with self._changed:
-                if failed and self._closed:
-                    return
                 self._pending = failed | self._pending
-                if failed:
+                if not failed:
+                    continue
+                if not self._closed:
                     self._changed.wait_for(lambda: self._closed, RETRY_SECONDS)
+                elif time.monotonic() < self._closed_at + LAST_COMMIT_SECONDS:
+                    self._changed.wait(LAST_RETRY_SECONDS)
+                else:
+                    return
 
 
 def _commit(client: AdminClient, group: str, offsets: Offsets) -> bool:
