@@ -1,0 +1,1 @@
+"""The shared parts of HTTP services: serving, errors, access checks and secrets."""
