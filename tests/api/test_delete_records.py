@@ -32,7 +32,7 @@ def before(offset: int, topic: str = "orders") -> DeleteRecordsRequest:
 def fill(api: Api, topic: str = "orders", **configs: str) -> None:
     create_topic(api, topic, 1, configs={key.replace("_", "."): text for key, text in configs.items()})
     for _ in range(10):
-        api.partitions.leader(topic, 0).append(memoryview(batch(b"value")))
+        api.partitions.leader(topic, 0).append_as_leader(memoryview(batch(b"value")))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from .conftest import Call
 def test_sizes_are_those_of_the_logs(call: Call, api: Api) -> None:
     create_topic(api, "orders", 2)
     records = batch(b"a", b"b")
-    api.partitions.leader("orders", 1).append(memoryview(records))
+    api.partitions.leader("orders", 1).append_as_leader(memoryview(records))
     (directory,) = call(DescribeLogDirsRequest(topics=None)).results
     assert directory.log_dir == str(api.partitions.log_dirs[0].path.absolute())
     assert 0 < directory.usable_bytes <= directory.total_bytes

@@ -23,8 +23,10 @@ def test_producers_are_described(call: Call, api: Api) -> None:
         producer_epoch=1,
         base_sequence=10,
     )
-    partition.append(memoryview(idempotent))
-    partition.append(transactional_batch([b"a"], now_ms, producer_id=5, epoch=2), AppendOrigin.TRANSACTION)
+    partition.append_as_leader(memoryview(idempotent))
+    partition.append_as_leader(
+        transactional_batch([b"a"], now_ms, producer_id=5, epoch=2), AppendOrigin.TRANSACTION
+    )
     partition.write_marker(6, 3, True, coordinator_epoch=8)
 
     (topic,) = call(DescribeProducersRequest(topics=[TopicRequest("orders", [0])])).topics

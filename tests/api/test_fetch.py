@@ -65,7 +65,7 @@ def orders(api: Api) -> None:
 
 
 def put(api: Api, *content: bytes, index: int = 0) -> None:
-    api.partitions.leader("orders", index).append(memoryview(batch(*content)))
+    api.partitions.leader("orders", index).append_as_leader(memoryview(batch(*content)))
 
 
 @pytest.mark.parametrize("version", range(4, 13))
@@ -241,7 +241,7 @@ def test_a_segment_that_has_become_shorter_is_a_storage_error(call: Call, api: A
 
 def test_topics_in_zstandard_need_a_version_that_knows_it(call: Call, api: Api) -> None:
     create_topic(api, "dense", 1, configs={"compression.type": "zstd"})
-    api.partitions.leader("dense", 0).append(memoryview(batch(b"a")))
+    api.partitions.leader("dense", 0).append_as_leader(memoryview(batch(b"a")))
     refused = only(call(of((0, 0), topic="dense"), 9))
     assert (refused.error_code, refused.records) == (Error.UNSUPPORTED_COMPRESSION_TYPE, b"")
     assert values(only(call(of((0, 0), topic="dense"), 10))) == [b"a"]

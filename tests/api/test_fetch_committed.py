@@ -54,7 +54,7 @@ def orders(api: Api) -> Partition:
 def send(partition: Partition, value: bytes, *, producer_id: int = 1, sequence: int = 0) -> None:
     now_ms = int(time.time() * 1000)
     records = transactional_batch([value], now_ms, producer_id=producer_id, sequence=sequence)
-    partition.append(records, AppendOrigin.TRANSACTION)
+    partition.append_as_leader(records, AppendOrigin.TRANSACTION)
 
 
 def request(offset: int = 0, *, isolation: int = READ_COMMITTED, **limits: int) -> FetchRequest:
@@ -90,9 +90,9 @@ def aborted(data: PartitionData) -> list[tuple[int, int]] | None:
 
 @pytest.mark.parametrize("version", range(4, 13))
 def test_nothing_past_the_last_stable_offset_is_read(call: Call, orders: Partition, version: int) -> None:
-    orders.append(memoryview(batch(b"plain")))
+    orders.append_as_leader(memoryview(batch(b"plain")))
     send(orders, b"open")
-    orders.append(memoryview(batch(b"behind")))
+    orders.append_as_leader(memoryview(batch(b"behind")))
     data = only(call(request(), version))
     assert values(data) == [b"plain"]
     assert (data.high_watermark, data.last_stable_offset) == (3, 1)
@@ -150,7 +150,7 @@ def test_a_commit_of_few_bytes_is_not_enough(api: Api, orders: Partition) -> Non
     waiting = ParkedFetch(api, request(max_wait_ms=60_000, min_bytes=400))
     orders.write_marker(1, 0, True, 0)
     assert waiting.responses() == []
-    orders.append(memoryview(batch(b"x" * 300)))
+    orders.append_as_leader(memoryview(batch(b"x" * 300)))
     (answer,) = waiting.responses()
     assert len(values(only(answer))) == 2
 
@@ -174,7 +174,7 @@ def listed(call: Call, timestamp: int, isolation: int) -> ListOffsetsPartitionRe
 
 
 def test_offsets_are_listed_as_far_as_the_client_may_read(call: Call, orders: Partition) -> None:
-    orders.append(memoryview(batch(b"plain")))
+    orders.append_as_leader(memoryview(batch(b"plain")))
     send(orders, b"open")
     assert listed(call, LATEST, READ_UNCOMMITTED).offset == 2
     assert listed(call, LATEST, READ_COMMITTED).offset == 1

@@ -322,7 +322,7 @@ class Reader:
         )
         create_topic(api, "orders", 1)
         for _ in range(40):
-            api.partitions.leader("orders", 0).append(memoryview(batch(*[bytes(1)] * 10_000)))
+            api.partitions.leader("orders", 0).append_as_leader(memoryview(batch(*[bytes(1)] * 10_000)))
 
     def fetch(
         self, *, session_epoch: int = -1, replica_id: int = -1

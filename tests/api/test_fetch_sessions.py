@@ -48,7 +48,7 @@ def orders(api: Api) -> None:
 
 
 def put(api: Api, index: int) -> None:
-    api.partitions.leader("orders", index).append(memoryview(batch(b"value")))
+    api.partitions.leader("orders", index).append_as_leader(memoryview(batch(b"value")))
 
 
 def test_a_session_sends_everything_once_and_then_changes_only(call: Call, api: Api) -> None:

@@ -36,7 +36,7 @@ def orders(api: Api) -> None:
     create_topic(api, "orders", 1, configs={"message.timestamp.before.max.ms": str(2**63 - 1)})
     for timestamp in TIMES:
         record = Record(offset=0, timestamp=timestamp, key=None, value=b"v", headers=())
-        api.partitions.leader("orders", 0).append(memoryview(build_batch([record])))
+        api.partitions.leader("orders", 0).append_as_leader(memoryview(build_batch([record])))
 
 
 @pytest.mark.parametrize("version", range(1, 12))
@@ -81,7 +81,7 @@ def test_each_end_comes_with_its_own_leader_epoch(call: Call, api: Api) -> None:
     partition = api.partitions.leader("orders", 0)
     partition.leader_epoch = 5
     record = Record(offset=0, timestamp=TIMES[-1], key=None, value=b"v", headers=())
-    partition.append(memoryview(build_batch([record])))
+    partition.append_as_leader(memoryview(build_batch([record])))
     assert find(call, at(EARLIEST), 7).leader_epoch == 0
     assert find(call, at(LATEST), 7).leader_epoch == 5
     create_topic(api, "empty", 1)

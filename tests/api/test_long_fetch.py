@@ -60,7 +60,7 @@ def request(
 
 
 def put(api: Api, index: int) -> None:
-    api.partitions.leader("orders", index).append(memoryview(batch(b"value")))
+    api.partitions.leader("orders", index).append_as_leader(memoryview(batch(b"value")))
 
 
 def with_records(response: FetchResponse) -> list[int]:
@@ -113,7 +113,9 @@ def test_a_long_fetch_is_answered_when_its_wait_is_over(api: Api) -> None:
 
 def test_a_long_fetch_waits_on_when_a_commit_reveals_too_little(api: Api) -> None:
     partition = api.partitions.leader("orders", 1)
-    partition.append(transactional_batch([b"a"], Clock().now_ms(), producer_id=1), AppendOrigin.TRANSACTION)
+    partition.append_as_leader(
+        transactional_batch([b"a"], Clock().now_ms(), producer_id=1), AppendOrigin.TRANSACTION
+    )
     waiting = ParkedFetch(api, request(max_wait_ms=50, min_bytes=10_000, isolation_level=1))
     partition.write_marker(1, 0, True, 0)
     assert waiting.responses(turns=ALL_TURNS) == []

@@ -33,7 +33,7 @@ def test_the_end_of_an_epoch(
     current, asked = epochs
     create_topic(api, "orders", 1)
     create_topic(api, "empty", 1)
-    api.partitions.leader("orders", 0).append(memoryview(batch(b"a", b"b", b"c")))
+    api.partitions.leader("orders", 0).append_as_leader(memoryview(batch(b"a", b"b", b"c")))
     partition = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=asked)
     response = call(
         OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=topic, partitions=[partition])])

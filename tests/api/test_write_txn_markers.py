@@ -26,7 +26,7 @@ def orders(api: Api) -> list[Partition]:
     partitions = [api.partitions.leader("orders", index) for index in (0, 1)]
     for partition in partitions:
         records = transactional_batch([b"a"], int(time.time() * 1000), producer_id=7, epoch=2)
-        partition.append(records, AppendOrigin.TRANSACTION)
+        partition.append_as_leader(records, AppendOrigin.TRANSACTION)
     return partitions
 
 

@@ -180,7 +180,7 @@ def test_a_topic_inherits_no_records_of_a_deleted_one_whose_directory_could_not_
     cluster = node.open()
     old = cluster.create_topic("orders", 2)
     for index in range(2):
-        cluster.partitions.leader("orders", index).append(memoryview(batch(b"old")))
+        cluster.partitions.leader("orders", index).append_as_leader(memoryview(batch(b"old")))
     rename = node.disk.rename
 
     def fail_once(source: Path, target: Path) -> None:
@@ -364,7 +364,7 @@ def test_a_topic_does_not_inherit_the_start_offset_of_a_stray_of_its_name(node: 
     cluster.create_topic("other", 1)
     partition = cluster.partitions.leader("orders", 0)
     for _ in range(5):
-        partition.append(memoryview(batch(b"value")))
+        partition.append_as_leader(memoryview(batch(b"value")))
     partition.log.delete_records_before(3)
     for write in cluster.partitions.moved_log_starts([partition]):
         write()

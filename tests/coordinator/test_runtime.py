@@ -329,7 +329,7 @@ def test_unknown_records_are_skipped(node: Node) -> None:
         Record(1, 0, b"\x00\x01torn", b"\x00"),
         Record(2, 0, b"", b""),
     ]
-    partition.append(memoryview(build_batch(strange)))
+    partition.append_as_leader(memoryview(build_batch(strange)))
     runtime.write("g", lambda shard: ([commit("b", 6)], None))
     again = runtime_of(node.reopen())
     asyncio.run(again.load())

@@ -245,7 +245,9 @@ async def test_a_transaction_that_ends_at_the_last_moment_of_loading_is_not_miss
     for topic in "abcdef":
         records: list[StateRecord] = [commit(topic, 1)]
         cluster.runtime.append(cluster.partition.index, records)
-    cluster.partition.append(transactional_batch([b"v"], 0, producer_id=9), AppendOrigin.TRANSACTION)
+    cluster.partition.append_as_leader(
+        transactional_batch([b"v"], 0, producer_id=9), AppendOrigin.TRANSACTION
+    )
     for topic in "ghijkl":
         cluster.runtime.append(cluster.partition.index, [commit(topic, 1)])
     cluster.resign()

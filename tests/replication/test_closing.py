@@ -57,7 +57,7 @@ def opened(node: Node, disk: WatchedDisk) -> OpenNode:
     opened = node.open()
     opened.create_topic("orders", PARTITIONS)
     for partition in opened.partitions:
-        partition.append(memoryview(batch(b"value")))
+        partition.append_as_leader(memoryview(batch(b"value")))
     disk.events.clear()
     return opened
 

@@ -20,7 +20,7 @@ class Hosted:
         self.open: OpenNode = self.node.open()
         self.open.create_topic("orders", 1)
         for _ in range(10):
-            self.partition.append(memoryview(batch(b"v")))
+            self.partition.append_as_leader(memoryview(batch(b"v")))
         self.partition.log.flush()
         self.checkpoint()
 
@@ -66,7 +66,7 @@ def test_the_recovery_point_goes_back_before_the_log_is_truncated(
 
 
 def test_truncating_unflushed_records_writes_no_checkpoint(hosted: Hosted) -> None:
-    hosted.partition.append(memoryview(batch(b"v")))
+    hosted.partition.append_as_leader(memoryview(batch(b"v")))
     hosted.partition.become_follower(1, OTHER)
     hosted.open.partitions.truncate(hosted.partition, 10)
     assert recovery_points(hosted) == "0\n1\norders 0 10\n"
@@ -74,7 +74,7 @@ def test_truncating_unflushed_records_writes_no_checkpoint(hosted: Hosted) -> No
 
 def test_a_replicated_partition_keeps_its_high_watermark_over_restarts(hosted: Hosted) -> None:
     hosted.partition.become_leader(0, (ME, OTHER), (ME, OTHER), node_id=ME)
-    hosted.partition.append(memoryview(batch(b"not committed yet")))
+    hosted.partition.append_as_leader(memoryview(batch(b"not committed yet")))
     hosted.checkpoint()
     hosted.restart()
     assert hosted.partition.high_watermark == 11, "the metadata says that there is one replica"

@@ -36,7 +36,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 def send(partition: Partition, *values: bytes, producer_id: int = 1, sequence: int = 0) -> int:
     records = transactional_batch(values, Clock().now_ms(), producer_id=producer_id, sequence=sequence)
-    partition.append(records, AppendOrigin.TRANSACTION)
+    partition.append_as_leader(records, AppendOrigin.TRANSACTION)
     return len(records)
 
 
@@ -105,7 +105,7 @@ def test_a_transactions_records_wake_only_read_uncommitted_fetches(
     assert everything.is_answered
     assert not committed.is_answered
     # Records after an open transaction are held back too.
-    partition.append(memoryview(batch(b"plain")))
+    partition.append_as_leader(memoryview(batch(b"plain")))
     assert not committed.is_answered
     partition.write_marker(1, 0, True, 0)
     assert committed.is_answered
@@ -115,7 +115,7 @@ def test_records_outside_of_transactions_wake_every_fetch(
     partition: Partition, loop: asyncio.AbstractEventLoop
 ) -> None:
     committed = Fetcher(loop, partition, reads_committed=True)
-    partition.append(memoryview(batch(b"plain")))
+    partition.append_as_leader(memoryview(batch(b"plain")))
     assert committed.is_answered
 
 
@@ -139,6 +139,6 @@ def test_the_leader_epoch_never_falls_behind_the_log(tmp_path: Path) -> None:
     partition.log.append(memoryview(batch(b"from a cluster with many elections")), leader_epoch=7)
     partition = node.reopen().partitions.leader("orders", 0)
     assert partition.leader_epoch == 7
-    partition.append(memoryview(batch(b"ours")))
+    partition.append_as_leader(memoryview(batch(b"ours")))
     assert partition.log.epoch_end_offset(7) == (7, 2)
     node.kill()

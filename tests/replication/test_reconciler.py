@@ -89,7 +89,7 @@ def slow(path: Path) -> Iterator[SlowNode]:
     opened = node.open()
     for topic in ("first", "second"):
         opened.create_topic(topic, 1)
-        opened.partitions.leader(topic, 0).append(memoryview(batch(b"value")))
+        opened.partitions.leader(topic, 0).append_as_leader(memoryview(batch(b"value")))
     node.kill()
     slow = SlowNode(path)
     yield slow

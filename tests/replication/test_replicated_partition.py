@@ -37,7 +37,7 @@ def partition(tmp_path: Path) -> Iterator[Partition]:
 
 def append(partition: Partition, *values: bytes) -> Deferred[None]:
     """Append records; resolves when they are committed."""
-    appended = partition.append(memoryview(batch(*(values or (b"v",)))))
+    appended = partition.append_as_leader(memoryview(batch(*(values or (b"v",)))))
     return partition.committed(appended.last_offset + 1)
 
 
@@ -259,7 +259,7 @@ def test_truncating_lowers_the_high_watermark(partition: Partition) -> None:
 
 
 def test_readers_of_committed_records_wait_for_the_marker_to_be_committed(partition: Partition) -> None:
-    partition.append(transactional_batch([b"a"], 0), AppendOrigin.TRANSACTION)
+    partition.append_as_leader(transactional_batch([b"a"], 0), AppendOrigin.TRANSACTION)
     marker = partition.write_marker(1, 0, True, 0)
     for replica in (SECOND, THIRD):
         partition.record_fetch(replica, 1)

@@ -56,7 +56,7 @@ def test_one_broker_leads_and_the_other_refuses(brokers: TwoNodes) -> None:
 def test_a_record_is_committed_when_the_follower_has_it(brokers: TwoNodes) -> None:
     brokers.create_topic("orders")
     partition = brokers.leading.partitions.leader("orders", 0)
-    appended = partition.append(memoryview(batch(b"one")))
+    appended = partition.append_as_leader(memoryview(batch(b"one")))
     committed = partition.committed(appended.last_offset + 1)
     assert partition.high_watermark == 0
     assert not committed.resolved
@@ -76,7 +76,7 @@ def test_no_committed_record_is_lost_while_leadership_moves(brokers: TwoNodes, s
         for _ in range(chance.randrange(5)):
             index, number = chance.randrange(2), number + 1
             value = b"value %d" % number
-            brokers.leading.partitions.leader("orders", index).append(memoryview(batch(value)))
+            brokers.leading.partitions.leader("orders", index).append_as_leader(memoryview(batch(value)))
             written[index].append(value)
         if chance.random() < 0.6:
             brokers.replicate()
@@ -139,7 +139,7 @@ def test_transactions_go_on_where_they_were_after_leadership_moved(brokers: TwoN
         producer = transactions.init_producer_id("id", 60_000)
         transactions.add_partitions("id", producer, [("orders", 0)])
         partition = brokers.leading.partitions.leader("orders", 0)
-        partition.append(
+        partition.append_as_leader(
             memoryview(
                 build_batch(
                     [Record(0, 0, None, b"value %d" % number)],

@@ -114,7 +114,7 @@ class Producer:
         now_ms = self._brokers.leading.clock.now_ms()
         producer_id, epoch = self.identity
         batch = transactional_batch([value], now_ms, producer_id=producer_id, epoch=epoch)
-        partition.append(batch, AppendOrigin.TRANSACTION)
+        partition.append_as_leader(batch, AppendOrigin.TRANSACTION)
 
     def end(self, *, committed: bool) -> object:
         identity = self._transactions.end(

@@ -54,7 +54,7 @@ class Machine:
         if topic not in self.cluster.topics:
             self.cluster.create_topic(topic, 1)
         partition = self.cluster.partitions.leader(topic, 0)
-        partition.append(memoryview(batch(b"v" * 5000)))
+        partition.append_as_leader(memoryview(batch(b"v" * 5000)))
         return partition
 
     async def flush_when_due(self) -> None:

@@ -139,7 +139,7 @@ def test_a_record_with_an_unknown_status_costs_only_itself(
     record.value.transaction_status = 77
     key, value = encode_record(record)
     partition = coordinator.partition("__transaction_state", runtime.partition_of("odd"))
-    partition.append(memoryview(build_batch([Record(0, 0, key, value)])))
+    partition.append_as_leader(memoryview(build_batch([Record(0, 0, key, value)])))
     coordinator.restart()
     assert coordinator.state("sound") is State.EMPTY
     assert coordinator.init("odd").producer_epoch == 1

@@ -248,7 +248,7 @@ def _append(
         if ctx.api_version < ZSTD_FROM:
             _refuse_zstd(records)
         if request.transactional_id is None:
-            appended = partition.append(records, AppendOrigin.CLIENT, inspect)
+            appended = partition.append_as_leader(records, AppendOrigin.CLIENT, inspect)
         else:
             transactional_id = None if is_verified else request.transactional_id
             appended = _append_transactional(ctx, transactional_id, partition, records, inspect)
@@ -281,10 +281,10 @@ def _append_transactional(
 ) -> Appended:
     """Append a batch of a transaction; without an id the coordinator has agreed to it already."""
     if len(records) < HEADER_BYTES:
-        return partition.append(records)
+        return partition.append_as_leader(records)
     header = read_header(records)
     if not header.is_transactional or header.base_sequence < 0:
-        return partition.append(records, AppendOrigin.CLIENT, inspect)
+        return partition.append_as_leader(records, AppendOrigin.CLIENT, inspect)
     joins = ctx.api_version >= JOINS_TRANSACTIONS_FROM
     producers = partition.log.producers
     begins = producers.begins_transaction(header, ctx.services.clock.now_ms(), bumps_epochs=joins)
@@ -293,7 +293,7 @@ def _append_transactional(
         if not agreed.resolved:
             raise Unverified(LateVerification(agreed, records, inspect))
         agreed.result()
-    return partition.append(records, AppendOrigin.TRANSACTION, inspect)
+    return partition.append_as_leader(records, AppendOrigin.TRANSACTION, inspect)
 
 
 def _verify(

@@ -242,7 +242,7 @@ class Runtime(Generic[S]):
         try:
             if partition.lacks_replicas:
                 raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
-            base_offset = partition.append(memoryview(batch), AppendOrigin.COORDINATOR).base_offset
+            base_offset = partition.append_as_leader(memoryview(batch), AppendOrigin.COORDINATOR).base_offset
         except KafkaError as error:
             raise _as_coordinator(error) from error
         self._writes += 1

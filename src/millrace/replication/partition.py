@@ -208,7 +208,7 @@ class Partition:
 
     # Appending
 
-    def append(
+    def append_as_leader(
         self,
         records: memoryview,
         origin: AppendOrigin = AppendOrigin.CLIENT,
