@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from millrace.config import LogConfig
 from millrace.replication.partition import Partition
 
 from ..node import Node, OpenNode
@@ -83,3 +84,17 @@ def test_a_replicated_partition_keeps_its_high_watermark_over_restarts(hosted: H
     assert log_dir.high_watermarks.get("orders", 0) == 10
     hosted.checkpoint()
     assert log_dir.high_watermarks.get("orders", 0) == 0, "a partition with one replica needs none"
+
+
+def test_a_follower_opens_its_log_with_the_high_watermark_of_the_checkpoint(hosted: Hosted) -> None:
+    hosted.partition.become_leader(0, (ME, OTHER), (ME, OTHER), node_id=ME)
+    hosted.partition.append_as_leader(memoryview(batch(b"not committed yet")))
+    hosted.checkpoint()
+    topic_id = hosted.partition.topic_id
+    hosted.restart()
+    partitions = hosted.open.partitions
+    hosted.partition.log.abandon()
+    log = partitions.opening("orders", topic_id, 0, LogConfig())()
+    partition = partitions.opened("orders", topic_id, 0, log)
+    partition.become_follower(1, OTHER)
+    assert (partition.high_watermark, partition.log.log_end_offset) == (10, 11)

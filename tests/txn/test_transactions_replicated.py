@@ -152,6 +152,21 @@ def test_a_marker_confirmed_after_the_coordinator_resigned_changes_nothing(coord
     assert [found.log.log_end_offset for found in state_log(coordinator)] == ends
 
 
+def test_a_marker_confirmed_after_a_new_election_completes_nothing(coordinator: Coordinator) -> None:
+    producer = begin(coordinator)
+    partition = coordinator.partition("t", 1)
+    replicate([partition])
+    coordinator.end(producer)
+    first_marker_end = partition.log.log_end_offset
+    resign(coordinator)
+    elect(coordinator)
+    assert partition.log.log_end_offset > first_marker_end, "the new coordinator writes its own marker"
+    partition.record_fetch(FOLLOWER, first_marker_end)
+    assert coordinator.state() is State.PREPARE_COMMIT
+    catch_up([partition])
+    assert coordinator.state() is State.COMPLETE_COMMIT
+
+
 def test_fencing_a_producer_answers_when_the_abort_is_complete(coordinator: Coordinator) -> None:
     begin(coordinator)
     replicate(state_log(coordinator))
