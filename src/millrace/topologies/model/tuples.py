@@ -18,7 +18,18 @@ class Tuple:
     A tuple belongs to the task that receives it. Other receivers share its values: do not change them.
     """
 
-    __slots__ = ("_positions", "children", "component", "done", "edges", "stream", "task", "units", "values")
+    __slots__ = (
+        "_positions",
+        "children",
+        "component",
+        "done",
+        "edges",
+        "received",
+        "stream",
+        "task",
+        "units",
+        "values",
+    )
 
     def __init__(
         self,
@@ -39,6 +50,8 @@ class Tuple:
         """By the id of each spout tuple that this one descends from: the id of this edge of its tree."""
         self.children: dict[int, int] | None = None
         """By spout tuple: the XOR of the edges to the tuples that are anchored to this one."""
+        self.received = 0.0
+        """When the tuple came to its task, in seconds of the worker's performance counter."""
         self.done = False
         """Whether the tuple has been acked or failed."""
         self.units = units

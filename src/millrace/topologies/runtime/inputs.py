@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from confluent_kafka import TopicPartition
 
@@ -13,23 +13,23 @@ Place = tuple[str, int]
 """A topic and a partition."""
 
 
-class Input(NamedTuple):
-    """A record that a worker reads, and the tries it has had."""
-
-    place: Place
-    offset: int
-    message: Any
-
-
 class InputPartition:
     """Which offsets of a partition are under way. Owned by the worker's loop; not thread-safe."""
 
-    __slots__ = ("_incomplete", "committed", "deliver", "place", "position")
+    __slots__ = ("_incomplete", "committed", "deliver", "finished", "place", "position")
 
-    def __init__(self, place: Place, deliver: Callable[[Any, Unit], None], committed: int) -> None:
+    def __init__(
+        self,
+        place: Place,
+        deliver: Callable[[Any, Unit], None],
+        committed: int,
+        finished: Callable[[Unit], None] | None = None,
+    ) -> None:
         self.place = place
         self.deliver = deliver
         """Hands a message to the engine."""
+        self.finished = finished
+        """Called with the unit of a message that is done."""
         self.committed = committed
         """The offset that was committed last; -1 before the first commit."""
         self.position = committed

@@ -27,6 +27,8 @@ class Job:
     placement: Sequence[Sequence[int]]
     config: Mapping[str, Any] = field(default_factory=dict)
     client: Mapping[str, str] = field(default_factory=dict)
+    id: str = ""
+    """Distinguishes the runs of a topology, the name unless given."""
 
     def to_json(self, worker: int) -> str:
         return json.dumps({"job": asdict(self), "worker": worker})
@@ -42,6 +44,7 @@ class Job:
             self.bootstrap,
             bytes.fromhex(self.key),
             self.client,
+            self.id or self.name,
         )
 
 

@@ -18,6 +18,7 @@ from millrace.topologies.runtime import topics
 TIMEOUT_SECONDS = 30.0
 # Deleted below what is committed only: time and size say nothing about what a worker still has to read.
 _EDGE_CONFIG = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
+_METRICS_CONFIG = {"retention.ms": str(2 * 24 * 3600 * 1000), "segment.ms": str(3600 * 1000)}
 _STATE_CONFIG = {"cleanup.policy": "compact"}
 
 
@@ -61,6 +62,7 @@ def _topics(plan: Plan, workers: int) -> list[NewTopic]:
     found = [
         NewTopic(topics.dead_letter_topic(plan), 1),
         NewTopic(topics.ack_topic(name), workers, config=_EDGE_CONFIG),
+        NewTopic(topics.METRICS, 1, config=_METRICS_CONFIG),
     ]
     for component in plan.bolts:
         spec = plan.components[component]

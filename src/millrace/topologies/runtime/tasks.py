@@ -9,6 +9,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any, Protocol
 
 from millrace.topologies.model.bolts import Bolt, StatefulBolt
@@ -23,7 +24,7 @@ from millrace.topologies.model.topology import Plan
 from millrace.topologies.model.tuples import TICK_STREAM, Tuple
 from millrace.topologies.runtime.acker import new_id
 from millrace.topologies.runtime.routing import Chooser, new_chooser
-from millrace.topologies.runtime.stats import TaskStats
+from millrace.topologies.runtime.stats import TaskError, TaskStats
 from millrace.topologies.runtime.units import Unit
 
 logger = logging.getLogger(__name__)
@@ -85,6 +86,8 @@ class Task(ABC):
         self.spec = spec
         self.context = context
         self.stats = TaskStats()
+        self._error_interval = value_of("topology.error.throttle.interval.secs", engine.plan.config)
+        self._error_limit = value_of("topology.max.error.report.per.interval", engine.plan.config)
         self.routes: dict[str, list[Chooser]] = {name: [] for name in spec.streams}
         self._direct_targets: dict[str, set[int]] = {}
         plan = engine.plan
@@ -203,8 +206,14 @@ class Task(ABC):
         self.engine.outlet.dead_letter(self.context.component, values, self.spec.streams[stream], reason)
 
     def report_error(self, error: BaseException | str) -> None:
+        """Log an error and keep it for the figures; a flood of errors is cut off."""
+        stats, now = self.stats, self.engine.now()
+        since = now - self._error_interval
+        if sum(1 for known in stats.errors if known.at > since) >= self._error_limit:
+            return
         text = error if isinstance(error, str) else "".join(traceback.format_exception(error)).rstrip()
-        self.stats.errors.append((self.engine.now(), text))
+        stats.errors.append(TaskError(now, text))
+        stats.error_count += 1
         logger.error("%s, task %d: %s", self.context.component, self.context.task, text)
 
     def count(self, name: str, value: float) -> None:
@@ -286,15 +295,23 @@ class SpoutTask(Task):
                 self._send(task, values, stream, None, (unit,))
         unit.release()
 
+    def record_done(self, unit: Unit) -> None:
+        """A record of the log is processed in this worker, or must be delivered again."""
+        if unit.failure is None:
+            self.stats.acked += 1
+            self.stats.complete_seconds += perf_counter() - unit.began
+        else:
+            self.stats.failed += 1
+
     def acked(self, message_id: object, seconds: float, *, tracked: bool = True) -> None:
         self.pending -= tracked
-        self.stats.acked[self.context.component, "default"] += 1
+        self.stats.acked += 1
         self.stats.complete_seconds += seconds
         self.guarded(self.instance.ack, message_id)
 
     def failed(self, message_id: object, reason: str) -> None:
         self.pending -= 1
-        self.stats.failed[self.context.component, "default"] += 1
+        self.stats.failed += 1
         self.guarded(self.instance.fail, message_id)
 
     def ack(self, tup: Tuple) -> None:
@@ -332,9 +349,8 @@ class BoltTask(Task):
         if tup.stream == TICK_STREAM:
             self.guarded(self.instance.process_tick, tup)
             return
-        source = (tup.component, tup.stream)
-        stats, now = self.stats, self.engine.now
-        began = now()
+        stats = self.stats.of((tup.component, tup.stream))
+        tup.received = began = perf_counter()
         self.instance.current = tup
         try:
             self._process(tup)
@@ -347,8 +363,8 @@ class BoltTask(Task):
                 self.ack(tup)
         finally:
             self.instance.current = None
-        stats.executed[source] += 1
-        stats.execute_seconds[source] = stats.execute_seconds.get(source, 0.0) + now() - began
+        stats.executed += 1
+        stats.execute_seconds += perf_counter() - began
 
     def _write(self, tup: Tuple) -> None:
         assert isinstance(self.instance, LogBolt)
@@ -384,7 +400,9 @@ class BoltTask(Task):
     def ack(self, tup: Tuple) -> None:
         if self._ends_twice(tup):
             return
-        self.stats.acked[tup.component, tup.stream] += 1
+        stats = self.stats.of((tup.component, tup.stream))
+        stats.acked += 1
+        stats.process_seconds += perf_counter() - tup.received
         if tup.edges:
             for root, edge in tup.edges.items():
                 self.engine.send_ack(root, edge ^ (tup.children or {}).get(root, 0))
@@ -397,7 +415,7 @@ class BoltTask(Task):
     def _end(self, tup: Tuple, reason: str) -> None:
         if self._ends_twice(tup):
             return
-        self.stats.failed[tup.component, tup.stream] += 1
+        self.stats.of((tup.component, tup.stream)).failed += 1
         if tup.edges:
             # Its spout decides whether it comes again: the frame that brought it is done.
             for root in tup.edges:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from millrace.topologies.model.config import value_of
 from millrace.topologies.model.topology import Plan
 
+METRICS = "__topology_metrics"
+"""The figures of all topologies, one record per worker and second; the key is the topology's id."""
+
 
 def group_of(name: str) -> str:
     """The consumer group whose offsets are the topology's progress."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 
 
 class Unit:
@@ -11,13 +12,14 @@ class Unit:
     Owned by the worker's loop; not thread-safe.
     """
 
-    __slots__ = ("_on_done", "failure", "pending")
+    __slots__ = ("_on_done", "began", "failure", "pending")
 
     def __init__(self, on_done: Callable[[Unit], None]) -> None:
         self.pending = 0
         self.failure: str | None = None
         """Why the input must be delivered again, or given up."""
         self._on_done = on_done
+        self.began = perf_counter()
 
     def release(self) -> None:
         """One of the tuples is done."""

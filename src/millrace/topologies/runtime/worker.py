@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,6 +25,7 @@ from millrace.topologies.model.topology import Plan
 from millrace.topologies.model.tuples import Tuple
 from millrace.topologies.runtime import topics
 from millrace.topologies.runtime.engine import Engine
+from millrace.topologies.runtime.figures import Reporter
 from millrace.topologies.runtime.frames import Frames, Values
 from millrace.topologies.runtime.inputs import InputPartition, Place
 from millrace.topologies.runtime.output import Output
@@ -51,6 +53,7 @@ class WorkerJob:
     key: bytes
     client: Mapping[str, str] = field(default_factory=dict)
     """Further properties of the clients, such as those of security."""
+    topology_id: str = ""
 
 
 class Source(NamedTuple):
@@ -59,6 +62,8 @@ class Source(NamedTuple):
     place: Place
     deliver: Callable[[Any, Unit], None]
     start: str
+    done: Callable[[Unit], None] | None = None
+    """Called when a record is processed or has failed."""
 
 
 class Poisoned(Exception):
@@ -115,6 +120,12 @@ class Worker:
             state_of=self._open_state,
         )
         self._consumer = Consumer(self._consumer_config())
+        self._reporter = Reporter(
+            job.topology_id or plan.name,
+            job.number,
+            {**job.client, "bootstrap.servers": job.bootstrap},
+            [*self.engine.spouts.values(), *self.engine.bolts.values()],
+        )
 
     def _consumer_config(self) -> dict[str, Any]:
         return {
@@ -139,7 +150,16 @@ class Worker:
     # Life
 
     def run(self) -> None:
-        """Run until `stopping` is set, then commit and close."""
+        """Run until `stopping` is set, then commit and close. An error is reported to the metrics topic."""
+        try:
+            self._run()
+        except Exception as error:
+            self._reporter.report_failure("".join(traceback.format_exception(error)).rstrip())
+            raise
+        finally:
+            self._reporter.close()
+
+    def _run(self) -> None:
         # First of all: no earlier worker of this number can write from here on.
         self._output.fence()
         self._assign()
@@ -153,6 +173,7 @@ class Worker:
             self._commit()
         finally:
             self.engine.close()
+            self._reporter.report(self.now())
             self._consumer.close()
 
     def _assign(self) -> None:
@@ -162,7 +183,7 @@ class Worker:
         known = self._consumer.committed(wanted, SETUP_SECONDS) if wanted else []
         for source, found in zip(sources, known, strict=True):
             offset = found.offset if found.offset >= 0 else self._first_offset(source)
-            self._inputs[source.place] = InputPartition(source.place, source.deliver, offset)
+            self._inputs[source.place] = InputPartition(source.place, source.deliver, offset, source.done)
         self._consumer.assign(
             [TopicPartition(*place, partition.position) for place, partition in self._inputs.items()]
         )
@@ -183,6 +204,7 @@ class Worker:
                             (topic, index),
                             partial(self._emit_record, task, spout.instance),
                             spout.instance.start,
+                            spout.record_done,
                         )
                         for index in range(partitions)
                         if index % count == spout.context.task_index
@@ -279,6 +301,8 @@ class Worker:
             self._output.send_frames()
             if self._is_commit_due(idle=not messages and not asked):
                 self._commit()
+            if time.monotonic() >= self._reporter.due:
+                self._reporter.report(self.now())
         except Poisoned as failure:
             self._abort(failure)
 
@@ -331,6 +355,9 @@ class Worker:
         if generation != self._generation:
             return
         place, offset = (message.topic(), message.partition()), message.offset()
+        finished = self._inputs[place].finished
+        if finished is not None:
+            finished(unit)
         if unit.failure is None or self.plan.guarantee == "none":
             self._inputs[place].complete(offset)
             self._fails.pop((place, offset), None)
