@@ -74,6 +74,11 @@ class Broker:
         return [(listener.advertised_host, listener.advertised_port) for listener in self._listeners]
 
     @property
+    def ports(self) -> list[int]:
+        """The ports that the broker listens on."""
+        return [listener.port for listener in self._listeners]
+
+    @property
     def exposed(self) -> list[str]:
         """The addresses that programs on other machines may reach."""
         return [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -15,41 +16,65 @@ if TYPE_CHECKING:
     from millrace.config import BrokerConfig
 
 
-def run(config: BrokerConfig) -> None:
-    """Serve until Ctrl-C or SIGTERM."""
+class BrokerReport(NamedTuple):
+    """A broker that is ready, as its banner shows it."""
+
+    startup_ms: int
+    addresses: list[str]
+    data_dirs: list[str]
+    topics: int
+    exposed: list[str]
+
+    @staticmethod
+    def of(broker: Broker) -> BrokerReport:
+        return BrokerReport(
+            broker.startup_ms,
+            [f"{host}:{port}" for host, port in broker.listeners],
+            [str(path) for path in broker.data_dirs],
+            broker.topics,
+            broker.exposed,
+        )
+
+
+def run(config: BrokerConfig, rows: Mapping[str, str] | None = None) -> None:
+    """Serve until Ctrl-C or SIGTERM; `rows` are added to the banner."""
     from millrace.broker import serve
 
-    if not serve(config, on_ready=_print_banner):
-        raise CommandError(
-            "the broker has stopped, but could not write everything (see the errors above);"
-            " the next start checks the logs"
-        )
+    if not serve(config, on_ready=lambda broker: print_banner(BrokerReport.of(broker), rows or {})):
+        raise incomplete_stop()
     click.echo("stopped")
 
 
+def incomplete_stop() -> CommandError:
+    return CommandError(
+        "the broker has stopped, but could not write everything (see the errors above);"
+        " the next start checks the logs"
+    )
+
+
 def log_to_stderr() -> None:
-    """Send the broker's log to standard error."""
+    """Send the log of this process to standard error."""
     level = os.environ.get("MILLRACE_LOG", "WARNING").upper()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=level)
 
 
-def _print_banner(broker: Broker) -> None:
-    addresses = ",".join(f"{host}:{port}" for host, port in broker.listeners)
-    data = ",".join(str(path) for path in broker.data_dirs)
+def print_banner(broker: BrokerReport, rows: Mapping[str, str]) -> None:
+    """Say that the broker is ready, and where; `rows` are further lines."""
     name = click.style("millrace", bold=True, fg="cyan")
-    rows = {
-        "address": click.style(addresses, bold=True),
-        "data": data,
+    content = {
+        "address": click.style(",".join(broker.addresses), bold=True),
+        "data": ",".join(broker.data_dirs),
         "topics": str(broker.topics),
         "pid": str(os.getpid()),
+        **rows,
     }
-    click.echo(f"{name} is ready in {broker.startup_ms} ms")
-    for label, text in rows.items():
-        click.echo(f"  {label:<8} {text}")
     if broker.exposed:
         warning = (
             f"anyone who can reach {','.join(broker.exposed)} may read, write and delete everything:"
             " there is no authentication yet"
         )
-        click.echo(f"  {'access':<8} {click.style(warning, fg='yellow')}")
+        content["access"] = click.style(warning, fg="yellow")
+    click.echo(f"{name} is ready in {broker.startup_ms} ms")
+    for label, text in content.items():
+        click.echo(f"  {label:<8} {text}")
     click.echo("  Ctrl-C stops it", nl=True)

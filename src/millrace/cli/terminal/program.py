@@ -15,7 +15,7 @@ from millrace.cli.terminal.pasted import repair_pasted
 # Each command's name and its line in `millrace --help`. The module has the command's name.
 COMMANDS: dict[str, dict[str, str]] = {
     "Run a broker": {
-        "up": "Start a broker here and now, with sensible defaults.",
+        "up": "Start the platform here and now: a broker and its services.",
         "broker": "Start a broker from a Kafka properties file.",
         "doctor": "Check this machine, and say how to fix what is wrong.",
     },

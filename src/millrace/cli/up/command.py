@@ -1,0 +1,79 @@
+"""The command `millrace up`."""
+
+from pathlib import Path
+
+import click
+
+from millrace.cli.terminal.errors import CommandError
+from millrace.cli.terminal.options import BOOTSTRAP_VARIABLE, KafkaCommand, parse_pairs
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 9092
+DEFAULT_DATA_DIR = Path("millrace-data")
+
+
+@click.command("up", cls=KafkaCommand)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="0: a free one."
+)
+@click.option("--host", default=DEFAULT_HOST, show_default=True, help="Address to listen on; 0.0.0.0 is all.")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_DATA_DIR,
+    show_default=True,
+    help="Where the logs are kept.",
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="K=V", help="Any broker option, e.g. num.partitions=3."
+)
+@click.option("--only", metavar="NAME,...", help="Start these parts only; `broker` is one of them.")
+@click.option("--without", metavar="NAME,...", help="Start everything but these parts.")
+@click.option(
+    "--service-port", "service_ports", multiple=True, metavar="NAME=PORT", help="Another port for a service."
+)
+@click.option(
+    "--bootstrap-server",
+    "bootstrap",
+    metavar="HOST:PORT,...",
+    envvar=BOOTSTRAP_VARIABLE,
+    help="Brokers for services that are started without one.",
+)
+def command(
+    *,
+    port: int,
+    host: str,
+    data_dir: Path,
+    settings: tuple[str, ...],
+    only: str | None,
+    without: str | None,
+    service_ports: tuple[str, ...],
+    bootstrap: str | None,
+) -> None:
+    """Start the platform here and now: a broker and the services around it."""
+    from millrace.cli.terminal.foreground import log_to_stderr, run
+    from millrace.cli.up import platform
+    from millrace.cli.up.choice import chosen, with_ports
+    from millrace.config import BrokerConfig
+    from millrace.services.table import Settings
+
+    log_to_stderr()
+    with_broker, services = chosen(only, without)
+    services = with_ports(services, parse_pairs(service_ports, "--service-port"))
+    defaults = {
+        "listeners": f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}",
+        "log.dirs": str(data_dir.expanduser().absolute()),
+        # Local experiments start one consumer at a time, which should not wait for others.
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    config = BrokerConfig.from_properties(defaults | parse_pairs(settings, "--set")) if with_broker else None
+    more: dict[str, str] = {}
+    if services and not platform.are_services_installed():
+        if config is None:
+            raise CommandError(f"the services are not installed; {platform.HOW_TO_INSTALL}")
+        services, more = [], platform.missing_services(services)
+    if config is not None and not services:
+        run(config, more)
+        return
+    around = Settings(bootstrap or f"{host}:{port}", platform.secrets_dir(config, data_dir), host)
+    platform.run_platform(config, services, around)
