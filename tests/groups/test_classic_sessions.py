@@ -147,6 +147,18 @@ def test_the_last_to_leave_leaves_an_empty_group(coordinator: Coordinator, new_m
     assert len(coordinator.timers) == 0
 
 
+def test_a_group_is_empty_even_if_that_cannot_be_written(
+    coordinator: Coordinator, new_member: NewMember
+) -> None:
+    member, next_member = new_member(), new_member()
+    coordinator.stabilize(member)
+    coordinator.disk.fail_next_write()
+    assert member.leave() is Error.NONE
+    assert (coordinator.group.state, coordinator.group.generation) == ("Empty", 2)
+    coordinator.stabilize(next_member)
+    assert next_member.generation == 3
+
+
 def test_a_rebalance_does_not_wait_for_a_member_that_leaves(
     coordinator: Coordinator, new_member: NewMember
 ) -> None:

@@ -128,6 +128,32 @@ def test_a_subscription_alone_does_not_need_a_rebalance(
     assert coordinator.group.members[again.member_id].offers == (("range", subscription("payments")),)
 
 
+def test_a_restarted_member_keeps_all_its_offers_without_a_rebalance(
+    coordinator: Coordinator, new_member: NewMember
+) -> None:
+    member = new_member(instance="one", assignors=["range", "sticky"])
+    coordinator.stabilize(member)
+    again = member.restarted()
+    again.join()
+    assert coordinator.group.state == "Stable"
+    assert coordinator.group.members[again.member_id].offers == tuple(again.offers)
+
+
+def test_a_member_that_restarts_before_it_syncs_may_sync_under_its_new_id(
+    coordinator: Coordinator, new_member: NewMember
+) -> None:
+    sessions_ms = REBALANCE_MS * 4
+    leader = new_member(instance="one", session_ms=sessions_ms)
+    follower = new_member(instance="two", session_ms=sessions_ms)
+    coordinator.join_all(leader, follower)
+    leader.assign([leader, follower])
+    again = follower.restarted()
+    assert again.join().error is Error.NONE
+    assert again.sync().response.assignment == follower.work
+    coordinator.advance(REBALANCE_MS * 2)
+    assert leader.heartbeat() is again.heartbeat() is Error.NONE
+
+
 def test_a_static_member_that_knows_its_id_joins_as_others_do(
     coordinator: Coordinator, new_member: NewMember
 ) -> None:

@@ -19,6 +19,8 @@ class StateRecord(NamedTuple):
     key: RecordKey
     value: Message | None
     value_version: int = 0
+    unwritten: object = None
+    """State that the schema of the record has no field for; see `Origin.unwritten`."""
 
 
 class Origin(NamedTuple):
@@ -28,6 +30,8 @@ class Origin(NamedTuple):
     timestamp_ms: int
     producer_id: int = -1
     producer_epoch: int = -1
+    unwritten: object = None
+    """State that goes with the record but is only in memory; None if the record comes from the log."""
 
 
 EncodedRecord = tuple[bytes, bytes | None]

@@ -220,7 +220,8 @@ class Runtime(Generic[S]):
             index, encoded, now_ms, producer_id=producer_id, producer_epoch=producer_epoch
         )
         for number, record in enumerate(records):
-            shard.replay(record, Origin(base_offset + number, now_ms, producer_id, producer_epoch))
+            origin = Origin(base_offset + number, now_ms, producer_id, producer_epoch, record.unwritten)
+            shard.replay(record, origin)
 
     def append_encoded(
         self,

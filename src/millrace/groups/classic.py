@@ -1,8 +1,8 @@
 """A classic group: members that join generation after generation, and a leader that assigns the work.
 
-What lasts of it is one record, written when a generation is stable or the group has become empty. In
-between, while members join and wait for their assignments, the group is ahead of its record and lives in
-memory only: after a crash its members find their last stable generation, and join again from there.
+One record keeps it, written when a generation is stable or the group has become empty. In between, while
+members join and wait for their assignments, the group is ahead of its record and lives in memory only. After
+a crash its members find their last stable generation, and join again from there.
 """
 
 from __future__ import annotations
@@ -187,15 +187,12 @@ class ClassicGroup(Group):
         self.pending.discard(member_id)
 
     def replace(self, old_id: str, member: Member) -> None:
-        """Give the place of a static member, and all it has in the group, to its restarted process."""
+        """Give the place of a static member to its restarted process."""
         self._support.subtract(name for name, _ in self.members[old_id].offers)
         self.members = {known.member_id: known for known in self._members_with(old_id, member)}
         self._index(member)
         if self.leader == old_id:
             self.leader = member.member_id
-        if old_id in self.unsynced:
-            self.unsynced.remove(old_id)
-            self.unsynced.add(member.member_id)
 
     def _members_with(self, old_id: str, member: Member) -> list[Member]:
         return [member if known.member_id == old_id else known for known in self.members.values()]
@@ -260,11 +257,11 @@ class ClassicGroup(Group):
         return True
 
     def begin_generation(self, now_ms: int) -> None:
-        """Make the members that have joined the next generation; without any, the group is empty."""
+        """Make the members that have joined the next generation."""
         self.generation += 1
-        self.protocol = self.select_protocol() if self.members else None
+        self.protocol = self.select_protocol()
         self._topics = self._find_topics()
-        self.move_to(State.COMPLETING_REBALANCE if self.members else State.EMPTY, now_ms)
+        self.move_to(State.COMPLETING_REBALANCE, now_ms)
         self.unsynced = set(self.members)
 
     def _find_topics(self) -> set[str] | None:
@@ -318,10 +315,26 @@ class ClassicGroup(Group):
     def record_with_member(self, old_id: str, member: Member) -> StateRecord:
         """The group as it will be when a static member is replaced."""
         members = self._members_with(old_id, member)
-        return self._record(
+        record = self._record(
             member.member_id if self.leader == old_id else self.leader,
             [known.to_record(self.protocol, known.assignment) for known in members],
         )
+        # The record has room for only one of the member's offers.
+        return record._replace(unwritten=member)
+
+    def without_members(self, now_ms: int) -> GroupMetadataValue:
+        """The group as it will be when all members have left: empty, in the next generation."""
+        return GroupMetadataValue(
+            protocol_type=self._protocol_type,
+            generation=self.generation + 1,
+            protocol=None,
+            leader=None,
+            current_state_timestamp=now_ms,
+            members=[],
+        )
+
+    def as_record(self, value: GroupMetadataValue) -> StateRecord:
+        return StateRecord(GroupMetadataKey(group=self.group_id), value, VALUE_VERSION)
 
     def _record(self, leader: str | None, members: list[MemberMetadata]) -> StateRecord:
         value = GroupMetadataValue(
@@ -332,15 +345,18 @@ class ClassicGroup(Group):
             current_state_timestamp=NO_TIMESTAMP if self.state_since_ms is None else self.state_since_ms,
             members=members,
         )
-        return StateRecord(GroupMetadataKey(group=self.group_id), value, VALUE_VERSION)
+        return self.as_record(value)
 
-    def replay(self, value: GroupMetadataValue) -> None:
+    def replay(self, value: GroupMetadataValue, renewed: Member | None = None) -> None:
+        """Become what a record says; `renewed` is the static member that it puts in another's place."""
         self.generation = value.generation
         self.protocol = value.protocol
         self.leader = value.leader
         self._protocol_type = value.protocol_type
         since_ms = value.current_state_timestamp
         self.state_since_ms = None if since_ms == NO_TIMESTAMP else since_ms
+        if renewed is not None:
+            self.members[renewed.member_id] = renewed
         self._replay_members(value.members)
         self._state = State.STABLE if self.members else State.EMPTY
 
@@ -385,7 +401,7 @@ def _replay_group(
     classic = known if isinstance(known, ClassicGroup) else None
     if value is not None:
         classic = shard.groups[key.group] = classic or ClassicGroup(key.group)
-        classic.replay(value)
+        classic.replay(value, origin.unwritten if isinstance(origin.unwritten, Member) else None)
     elif classic is not None:
         classic.die()
         del shard.groups[key.group]

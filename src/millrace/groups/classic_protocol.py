@@ -208,8 +208,6 @@ class ClassicProtocol:
             self.rebalances.write(group, group.record_with_member(old_id, renewed))
         except KafkaError as error:
             return replace(group.joined(""), error=error.error, leader=old_leader)
-        # The record keeps one of its offers.
-        self._update(group, group.members[member_id], request)
         self._end_predecessor(group, old_id, renewed)
         joined = group.joined(member_id)
         if request.can_skip_assignment:
@@ -226,6 +224,9 @@ class ClassicProtocol:
         parked = group.parked_syncs.pop(old_id, None)
         if parked is not None:
             replies.add(group.group_id, parked, SyncResult(Error.FENCED_INSTANCE_ID))
+        if old_id in group.unsynced:
+            group.unsynced.remove(old_id)
+            group.unsynced.add(renewed.member_id)
         self.rebalances.end_session(group, old_id)
         self.rebalances.extend_session(group, renewed)
 

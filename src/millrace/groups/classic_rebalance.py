@@ -74,14 +74,13 @@ class Rebalances:
         """Remove members that have not joined, and give the others their next generation."""
         self._timers.cancel(_join_key(group))
         self._drop_absent(group)
-        if not group.elect_leader() and group.members:
+        if not group.members:
+            self._become_empty(group)
+        elif not group.elect_leader():
             # Only static members are left, and none has come back: their session timeouts will decide.
             self._wait_for_joins(group)
-            return
-        group.begin_generation(self._clock.now_ms())
-        if group.is_empty:
-            self._keep_empty(group)
         else:
+            group.begin_generation(self._clock.now_ms())
             self._announce(group)
 
     def _drop_absent(self, group: ClassicGroup) -> None:
@@ -96,12 +95,14 @@ class Rebalances:
             group.remove(member_id)
             self.end_session(group, member_id)
 
-    def _keep_empty(self, group: ClassicGroup) -> None:
+    def _become_empty(self, group: ClassicGroup) -> None:
+        emptied = group.without_members(self._clock.now_ms())
         try:
-            self.write(group, group.to_record())
+            self.write(group, group.as_record(emptied))
         except KafkaError as error:
-            # Nothing is lost: after a crash the last generation is back, and its members time out again.
             logger.warning("group %s: that it is empty could not be written: %s", group.group_id, error)
+            # Nothing is lost: after a crash the last generation is back, and its members time out again.
+            group.replay(emptied)
 
     def _announce(self, group: ClassicGroup) -> None:
         for member in group.members.values():

@@ -144,8 +144,8 @@ class Transactions:
         transaction.check_settled()
         if transaction.state is State.ONGOING:
             transaction = self._fence(transaction)
-        changed, last_epoch = self._initialize(transaction, timeout_ms, expected)
-        self._write(changed, last_epoch)
+        changed = self._initialize(transaction, timeout_ms, expected)
+        self._write(changed)
         logger.info("%s is now producer %d in epoch %d", transactional_id, *changed.producer)
         return changed.producer
 
@@ -161,16 +161,13 @@ class Transactions:
 
     def _initialize(
         self, transaction: Transaction, timeout_ms: int, expected: ProducerIdentity | None
-    ) -> tuple[Transaction, int]:
-        """The next producer of an id, and the epoch that it had before."""
+    ) -> Transaction:
+        """The transactional id with its next producer."""
         now_ms = self._clock.now_ms()
         expected_epoch = None if expected is None else expected.producer_epoch
-        shard = self.runtime.shard_of(transaction.transactional_id)
-        last_epoch = shard.last_epochs.get(transaction.transactional_id, NO_PRODUCER_EPOCH)
-        if transaction.needs_new_producer_id(expected_epoch, last_epoch):
-            rotated = transaction.rotated(self._new_producer_id(), timeout_ms, now_ms)
-            return rotated, NO_PRODUCER_EPOCH if expected_epoch is None else expected_epoch
-        return transaction.initialized(expected_epoch, last_epoch, timeout_ms, now_ms)
+        if transaction.needs_new_producer_id(expected_epoch):
+            return transaction.rotated(self._new_producer_id(), expected_epoch, timeout_ms, now_ms)
+        return transaction.initialized(expected_epoch, timeout_ms, now_ms)
 
     def _fence(self, transaction: Transaction) -> Transaction:
         """Abort what is open under a new epoch, so that its producer can do no more."""
@@ -275,9 +272,7 @@ class Transactions:
             now_ms=self._clock.now_ms(),
             next_producer_id=next_producer_id,
         )
-        bumps_epoch = client_version >= EPOCH_PER_TRANSACTION
-        decided = self._write(prepared, transaction.producer_epoch if bumps_epoch else None)
-        self._complete_once(decided, [prepared])
+        self._complete_once(self._write(prepared), [prepared])
         return prepared.next_producer
 
     def _complete_once(self, decided: Deferred[None], transactions: Collection[Transaction]) -> None:
@@ -307,14 +302,10 @@ class Transactions:
     def _unloaded(self, shard: TransactionShard) -> None:
         self._markers.forget(shard.transactions)
 
-    def _write(self, transaction: Transaction, last_epoch: int | None = None) -> Deferred[None]:
-        """Make a state last; last_epoch, if it changes, is the epoch before."""
-        transactional_id = transaction.transactional_id
-        index = self.runtime.partition_of(transactional_id)
-        committed = self.runtime.append(index, [transaction.record()])
-        if last_epoch is not None:
-            self.runtime.shard(index).last_epochs[transactional_id] = last_epoch
-        return committed
+    def _write(self, transaction: Transaction) -> Deferred[None]:
+        """Append a state and replay it; resolves when it is committed."""
+        index = self.runtime.partition_of(transaction.transactional_id)
+        return self.runtime.append(index, [transaction.record()])
 
     def settled(
         self, transactional_id: str, response: R, on_error: Callable[[KafkaError], R] | None = None

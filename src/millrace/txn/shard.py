@@ -7,6 +7,7 @@ from collections.abc import Callable
 from millrace.coordinator.records import Origin, StateRecord
 from millrace.txn.transaction_state import State, Transaction
 from millrace.wire.messages.transaction_records import TransactionLogKey, TransactionLogValue
+from millrace.wire.records import NO_PRODUCER_EPOCH
 
 SCHEMAS = {TransactionLogKey.record_type: (TransactionLogKey, TransactionLogValue)}
 
@@ -24,11 +25,6 @@ class TransactionShard:
         self.transactions: dict[str, Transaction] = {}
         self.ongoing: set[str] = set()
         """The ids that a timeout could concern."""
-        self.last_epochs: dict[str, int] = {}
-        """By id: the epoch before the present one, to recognise a repeated InitProducerId.
-
-        No record keeps it: a coordinator that takes over does not know it.
-        """
         self._on_loaded = on_loaded
         self._on_unloaded = on_unloaded
 
@@ -38,10 +34,10 @@ class TransactionShard:
         if value is None:
             self.transactions.pop(key.transactional_id, None)
             self.ongoing.discard(key.transactional_id)
-            self.last_epochs.pop(key.transactional_id, None)
             return
         assert isinstance(value, TransactionLogValue)
-        transaction = Transaction.from_record(key, value)
+        last_epoch = origin.unwritten if isinstance(origin.unwritten, int) else NO_PRODUCER_EPOCH
+        transaction = Transaction.from_record(key, value, last_epoch)
         self.transactions[transaction.transactional_id] = transaction
         if transaction.state is State.ONGOING:
             self.ongoing.add(transaction.transactional_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -86,6 +86,11 @@ class Transaction:
     partitions: frozenset[TopicPartition] = frozenset()
     started_ms: int = NOT_STARTED
     client_version: int = OLD_PROTOCOL
+    last_epoch: int = field(default=NO_PRODUCER_EPOCH, compare=False)
+    """The epoch before the present one, to recognise a repeated InitProducerId.
+
+    Kafka's record has no field for it, so a coordinator that takes over does not know it.
+    """
 
     @property
     def producer(self) -> ProducerIdentity:
@@ -128,41 +133,41 @@ class Transaction:
 
     # Transitions
 
-    def initialized(
-        self, expected_epoch: int | None, last_epoch: int, timeout_ms: int, now_ms: int
-    ) -> tuple[Transaction, int]:
-        """The next epoch for a new producer, or for one that goes on from the epoch it names (KIP-360).
-
-        last_epoch is the epoch before the present one, if that is known; the one before the next is returned
-        as well.
-        """
-        epoch, next_last_epoch = self.producer_epoch + 1, NO_PRODUCER_EPOCH
+    def initialized(self, expected_epoch: int | None, timeout_ms: int, now_ms: int) -> Transaction:
+        """The next epoch for a new producer, or for one that goes on from the epoch it names (KIP-360)."""
+        epoch, last_epoch = self.producer_epoch + 1, NO_PRODUCER_EPOCH
         if expected_epoch is not None:
-            next_last_epoch = self.producer_epoch
+            last_epoch = self.producer_epoch
             if self.producer_epoch not in (NO_PRODUCER_EPOCH, expected_epoch):
-                if expected_epoch != last_epoch:
+                if expected_epoch != self.last_epoch:
                     raise KafkaError(Error.PRODUCER_FENCED)
                 # The response to this producer's request was lost: it gets the epoch it was given.
-                epoch, next_last_epoch = self.producer_epoch, last_epoch
-        return self._emptied(self.producer_id, epoch, timeout_ms, now_ms), next_last_epoch
+                epoch, last_epoch = self.producer_epoch, self.last_epoch
+        return self._emptied(ProducerIdentity(self.producer_id, epoch), last_epoch, timeout_ms, now_ms)
 
-    def needs_new_producer_id(self, expected_epoch: int | None, last_epoch: int) -> bool:
+    def needs_new_producer_id(self, expected_epoch: int | None) -> bool:
         """Whether the producer has used up the epochs of its id."""
         if expected_epoch in (None, self.producer_epoch):
             return self.is_epoch_exhausted
         # Fencing took the last epoch of all, which no client may have.
-        return self.producer_epoch == MAX_EPOCH and expected_epoch == last_epoch
+        return self.producer_epoch == MAX_EPOCH and expected_epoch == self.last_epoch
 
-    def rotated(self, new_producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
+    def rotated(
+        self, new_producer_id: int, expected_epoch: int | None, timeout_ms: int, now_ms: int
+    ) -> Transaction:
         """A new producer id, because the old one has no epochs left."""
-        return self._emptied(new_producer_id, 0, timeout_ms, now_ms)
+        last_epoch = NO_PRODUCER_EPOCH if expected_epoch is None else expected_epoch
+        return self._emptied(ProducerIdentity(new_producer_id, 0), last_epoch, timeout_ms, now_ms)
 
-    def _emptied(self, producer_id: int, epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
+    def _emptied(
+        self, producer: ProducerIdentity, last_epoch: int, timeout_ms: int, now_ms: int
+    ) -> Transaction:
         return replace(
             self,
-            producer_id=producer_id,
+            producer_id=producer.producer_id,
             previous_producer_id=self.producer_id,
-            producer_epoch=epoch,
+            producer_epoch=producer.producer_epoch,
+            last_epoch=last_epoch,
             timeout_ms=timeout_ms,
             state=State.EMPTY,
             partitions=frozenset(),
@@ -191,14 +196,15 @@ class Transaction:
         next_producer_id: int = NO_PRODUCER_ID,
     ) -> Transaction:
         """Decided: from here on it ends this way, whatever happens."""
-        epoch = self.producer_epoch
+        epoch, last_epoch = self.producer_epoch, self.last_epoch
         if client_version >= EPOCH_PER_TRANSACTION:
-            epoch = min(epoch + 1, MAX_EPOCH)
+            epoch, last_epoch = min(epoch + 1, MAX_EPOCH), epoch
         return replace(
             self,
             previous_producer_id=self.producer_id,
             next_producer_id=next_producer_id,
             producer_epoch=epoch,
+            last_epoch=last_epoch,
             state=State.PREPARE_COMMIT if committed else State.PREPARE_ABORT,
             started_ms=self.started_ms if self.state is State.ONGOING else now_ms,
             updated_ms=now_ms,
@@ -235,13 +241,16 @@ class Transaction:
             transaction_start_timestamp_ms=self.started_ms,
             client_transaction_version=self.client_version,
         )
-        return StateRecord(TransactionLogKey(transactional_id=self.transactional_id), value, VALUE_VERSION)
+        key = TransactionLogKey(transactional_id=self.transactional_id)
+        return StateRecord(key, value, VALUE_VERSION, unwritten=self.last_epoch)
 
     def tombstone(self) -> StateRecord:
         return StateRecord(TransactionLogKey(transactional_id=self.transactional_id), None)
 
     @classmethod
-    def from_record(cls, key: TransactionLogKey, value: TransactionLogValue) -> Transaction:
+    def from_record(
+        cls, key: TransactionLogKey, value: TransactionLogValue, last_epoch: int = NO_PRODUCER_EPOCH
+    ) -> Transaction:
         if value.transaction_status not in _STATUSES:
             raise MalformedMessage(f"a transaction has the unknown status {value.transaction_status}")
         return cls(
@@ -260,6 +269,7 @@ class Transaction:
             ),
             started_ms=value.transaction_start_timestamp_ms,
             client_version=value.client_transaction_version,
+            last_epoch=last_epoch,
         )
 
 
