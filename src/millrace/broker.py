@@ -25,10 +25,12 @@ from millrace.cluster.image import BrokerImage, Endpoint
 from millrace.config import BrokerConfig, ConfigError, Listener
 from millrace.disk import Disk
 from millrace.net.connection import Connection
-from millrace.net.replies import Dispatch
+from millrace.net.replies import CloseConnection, Dispatch
 from millrace.net.server import Server
 from millrace.node import Node, open_node
 from millrace.replication.hosted_partitions import HostedPartitions
+from millrace.security.authorizer import ANONYMOUS, Principal
+from millrace.security.certificates import ListenerCertificates
 from millrace.storage.directory_lock import LogDirInUse
 from millrace.storage.log_dir import LogDir
 from millrace.timers import LoopTimers
@@ -37,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 # Serving begins when all partitions are open, or after this time while recovery continues.
 RECOVERY_PATIENCE_SECONDS = 1.0
+# Files of certificates are looked at this often.
+CERTIFICATE_CHECK_MS = 1000
 # Fsync, file deletion: work that waits for the disk, never for the CPU.
 DISK_THREADS = 2
 
@@ -57,6 +61,7 @@ class Broker:
         self._disk = disk or Disk()
         self._threads = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
         self._listeners: list[Listener] = []
+        self._certificates: dict[str, ListenerCertificates] = {}
         self._warned_of: set[str] = set()
         self._loop: asyncio.AbstractEventLoop
         self._timers: LoopTimers
@@ -124,6 +129,8 @@ class Broker:
         self.node.run()
         await asyncio.wait((asyncio.ensure_future(self.node.opened()),), timeout=RECOVERY_PATIENCE_SECONDS)
         self._server.start()
+        if self._certificates:
+            self._refresh_certificates()
         self.startup_ms = round((time.perf_counter() - began) * 1000)
         logger.info("ready with %d topics in %d ms", self.topics, self.startup_ms)
         if still_opening := self.node.reconciler.opening:
@@ -160,7 +167,11 @@ class Broker:
         )
         for listener in self.config.listeners:
             try:
-                _, port = server.bind(listener.host, listener.port)
+                tls = self._load_certificate(listener) if listener.is_encrypted else None
+                _, port = server.bind(listener.host, listener.port, tls)
+            except ConfigError as error:
+                server.stop()
+                raise StartupError(f"listener {listener.name}: {error}") from error
             except OSError as error:
                 server.stop()
                 raise StartupError(_bind_trouble(listener, error)) from error
@@ -168,6 +179,16 @@ class Broker:
                 dataclasses.replace(listener, port=port, advertised_port=listener.advertised_port or port)
             )
         return server
+
+    def _load_certificate(self, listener: Listener) -> ListenerCertificates:
+        loaded = ListenerCertificates(listener.name, partial(self.config.tls, listener.name))
+        self._certificates[listener.name] = loaded
+        return loaded
+
+    def _refresh_certificates(self) -> None:
+        for certificates in self._certificates.values():
+            certificates.refresh()
+        self._timers.schedule((self, "certificates"), CERTIFICATE_CHECK_MS, self._refresh_certificates)
 
     def _open(self, log_dirs: list[LogDir]) -> Node:
         try:
@@ -226,7 +247,18 @@ class Broker:
     def _new_client(self, connection: Connection, host: str, listener_index: int) -> Dispatch:
         listener = self._listeners[listener_index]
         self._warn_if_misled(host, listener)
-        return Dispatcher(self._services, Session(listener, host), self._handlers, self.interceptors)
+        session = Session(listener, host, self._principal(connection, listener))
+        return Dispatcher(self._services, session, self._handlers, self.interceptors)
+
+    def _principal(self, connection: Connection, listener: Listener) -> Principal:
+        """The principal that a client's certificate proves."""
+        certificate = connection.peer_certificate
+        if certificate is None:
+            return ANONYMOUS
+        try:
+            return Principal("User", self._certificates[listener.name].principal(certificate))
+        except ValueError as error:
+            raise CloseConnection(str(error)) from None
 
     def _warn_if_misled(self, client_host: str, listener: Listener) -> None:
         """Warn if a client on another machine is given `localhost`, which would be its own machine."""

@@ -62,7 +62,6 @@ def test_the_options_of_kafka_0_8_become_listeners() -> None:
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({"listeners": "SSL://:9093"}, "SSL is not supported yet"),
         ({"listeners": "SASL_SSL://:9093"}, "SASL_SSL is not supported yet"),
         ({"listeners": "localhost:9092"}, "takes entries such as"),
         ({"listeners": "PLAINTEXT://localhost"}, "takes entries such as|port"),

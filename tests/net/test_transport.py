@@ -35,6 +35,7 @@ class EncryptedTransport:
 
     def __init__(self, plain: PlainTransport) -> None:
         self.peer = plain.peer
+        self.peer_certificate = None
         self._plain = plain
         self.on_readable = plain.on_readable
         self.on_writable = plain.on_writable

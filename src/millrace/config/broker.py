@@ -28,6 +28,7 @@ from .options import (
     strings,
 )
 from .properties import parse_properties
+from .security import TLS_OPTIONS, TlsConfig
 from .topic import TOPIC_OPTIONS, LogConfig, check_log_config, parse_topic_configs
 
 logger = logging.getLogger(__name__)
@@ -255,6 +256,18 @@ class BrokerConfig:
                 return option.parse(layer[option.name])
         return option.default
 
+    def tls(self, listener: str) -> TlsConfig:
+        """The TLS options of a listener: its own over those of all listeners."""
+        values = {option.attribute: self._listener_value(listener, option) for option in TLS_OPTIONS}
+        return TlsConfig(**values)  # type: ignore[arg-type]  # each option parses to its own field's type
+
+    def _listener_value(self, listener: str, option: Option) -> Value:
+        for name in (f"listener.name.{listener.lower()}.{option.name}", option.name):
+            for layer in (self.dynamic, self.dynamic_defaults, self.static):
+                if name in layer:
+                    return option.parse(layer[name])
+        return option.default
+
     def log_config(self, overrides: dict[str, str]) -> LogConfig:
         """A topic's configuration: its own settings over the broker's over the defaults."""
         values = {
@@ -360,7 +373,7 @@ _COMPOUND_OPTIONS = [
         "listener.security.protocol.map",
         Kind.STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "Security protocol of each listener; only PLAINTEXT is supported so far.",
+        "Security protocol of each listener: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     ),
     Option(
         "listeners",
@@ -385,7 +398,7 @@ FIELD_OPTIONS: list[Option] = list(options_of(BrokerConfig))
 BROKER_OPTIONS: dict[str, Option] = {
     option.name: option
     for option in sorted(
-        (*FIELD_OPTIONS, *_log_defaults(), *_WEAKER_LOG_DEFAULTS, *_COMPOUND_OPTIONS),
+        (*FIELD_OPTIONS, *_log_defaults(), *_WEAKER_LOG_DEFAULTS, *_COMPOUND_OPTIONS, *TLS_OPTIONS),
         key=lambda option: option.name,
     )
 }

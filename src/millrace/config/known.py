@@ -2,6 +2,7 @@
 
 import logging
 import re
+from dataclasses import replace
 from functools import cache
 
 from .broker import BROKER_OPTIONS
@@ -265,27 +266,12 @@ socket.receive.buffer.bytes int 102400
 socket.send.buffer.bytes int 102400
 ssl.allow.dn.changes boolean false
 ssl.allow.san.changes boolean false
-ssl.cipher.suites list "" per-broker
-ssl.client.auth string none per-broker
-ssl.enabled.protocols list TLSv1.2,TLSv1.3 per-broker
-ssl.endpoint.identification.algorithm string https per-broker
 ssl.engine.factory.class class - per-broker
-ssl.key.password password - per-broker
 ssl.keymanager.algorithm string SunX509 per-broker
-ssl.keystore.certificate.chain password - per-broker
-ssl.keystore.key password - per-broker
-ssl.keystore.location string - per-broker
-ssl.keystore.password password - per-broker
-ssl.keystore.type string JKS per-broker
-ssl.principal.mapping.rules string DEFAULT
 ssl.protocol string TLSv1.3 per-broker
 ssl.provider string - per-broker
 ssl.secure.random.implementation string - per-broker
 ssl.trustmanager.algorithm string PKIX per-broker
-ssl.truststore.certificates password - per-broker
-ssl.truststore.location string - per-broker
-ssl.truststore.password password - per-broker
-ssl.truststore.type string JKS per-broker
 telemetry.max.bytes int 1048576
 transaction.state.log.load.buffer.size int 5242880
 transaction.state.log.min.isr int 2
@@ -311,8 +297,8 @@ def find_broker_option(name: str) -> Option | None:
     """Look up a broker option, with or without effect here."""
     option = BROKER_OPTIONS.get(name) or inert_options().get(name)
     if option is None and (override := _LISTENER_OVERRIDE.fullmatch(name)):
-        base = inert_options().get(override["name"])
-        return base and Option(name, base.kind, None, base.doc, scope=base.scope)
+        base = BROKER_OPTIONS.get(override["name"]) or inert_options().get(override["name"])
+        return base and replace(base, name=name, default=None)
     return option
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from .options import ConfigError
 
-_SUPPORTED_PROTOCOLS = ("PLAINTEXT",)
-_LATER_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_SUPPORTED_PROTOCOLS = ("PLAINTEXT", "SSL")
+_LATER_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 _WILDCARD_HOSTS = ("", "0.0.0.0", "::")
 
 
@@ -22,6 +22,10 @@ class Listener:
     protocol: str
     advertised_host: str
     advertised_port: int
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.protocol in ("SSL", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True)

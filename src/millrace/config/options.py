@@ -161,6 +161,7 @@ integer = declare(Kind.INT)
 long = declare(Kind.LONG)
 double = declare(Kind.DOUBLE)
 strings = declare(Kind.LIST)
+secret = declare(Kind.PASSWORD)
 
 
 def options_of(cls: type) -> Iterator[Option]:

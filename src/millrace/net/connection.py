@@ -7,7 +7,7 @@ slow or greedy client waits in its own socket buffer and nowhere else.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from millrace.clock import Clock
@@ -82,6 +82,11 @@ class Connection:
     @property
     def peer(self) -> str:
         return self._transport.peer
+
+    @property
+    def peer_certificate(self) -> Mapping[str, object] | None:
+        """The verified certificate of an encrypted connection's client, if it has shown one."""
+        return self._transport.peer_certificate
 
     def start(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch

@@ -6,15 +6,17 @@ import asyncio
 import errno
 import logging
 import socket
+import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from millrace.clock import Clock
 from millrace.net.buffers import FrameBuffers
 from millrace.net.busy_polling import BusyPolling
 from millrace.net.connection import Connection, Shared
 from millrace.net.file_sender import FileSender
-from millrace.net.replies import Dispatch
+from millrace.net.replies import CloseConnection, Dispatch
+from millrace.net.tls_transport import TlsTransport
 from millrace.net.traffic import Traffic
 from millrace.net.transport import PlainTransport
 from millrace.net.tuning import SocketTuning
@@ -29,12 +31,17 @@ BACKLOG = 1024
 # Accepting pauses this long when the process has no file descriptor left for another client.
 ACCEPT_PAUSE_MS = 1000
 IDLE_SWEEP_MS = 1000
+# A client that takes longer for its TLS handshake is closed.
+HANDSHAKE_MS = 30_000
 # While memory is short, stalled connections are looked for this often.
 STALLED_SWEEP_MS = 100
 EVERY_INTERFACE = ("", "::")
 
 NewClient = Callable[[Connection, str, int], Dispatch]
 """Makes the dispatch of a new connection, given the client's host and the index of its listener."""
+
+TlsContext: TypeAlias = "Callable[[], ssl.SSLContext]"
+"""The context for the next connection: certificates may change while the server runs."""
 
 
 class Server:
@@ -71,12 +78,17 @@ class Server:
             max_frame_bytes=max_frame_bytes,
         )
         self._listening: list[socket.socket] = []
+        # By listener; None for plain ones.
+        self._tls: list[TlsContext | None] = []
         self._looks_for_stalled = False
         self.connections: set[Connection] = set()
         self.traffic = Traffic(self.connections)
 
-    def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Take an address without accepting yet; port 0 picks a free one. Returns the bound address."""
+    def bind(self, host: str, port: int, tls: TlsContext | None = None) -> tuple[str, int]:
+        """Take an address without accepting yet; port 0 picks a free one. Returns the bound address.
+
+        With `tls` its connections are encrypted.
+        """
         family, address = _address_to_bind(host, port)
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -91,6 +103,7 @@ class Server:
             sock.close()
             raise
         self._listening.append(sock)
+        self._tls.append(tls)
         bound = sock.getsockname()
         return str(bound[0]), int(bound[1])
 
@@ -144,13 +157,51 @@ class Server:
             return
         sock.setblocking(False)
         self._tuning.tune_client(sock, is_local=address[0] == sock.getsockname()[0])
-        transport = PlainTransport(sock, f"{host}:{address[1]}", loop=self._loop, files=self._files)
+        peer, tls = f"{host}:{address[1]}", self._tls[index]
+        if tls is not None:
+            self._welcome_encrypted(sock, peer, host, index, tls())
+            return
+        transport = PlainTransport(sock, peer, loop=self._loop, files=self._files)
         connection = Connection(transport, self._shared, self._forget)
-        self.connections.add(connection)
-        self.traffic.opened()
+        self._count(connection)
         connection.start(self._new_client(connection, host, index))
 
+    def _welcome_encrypted(
+        self, sock: socket.socket, peer: str, host: str, index: int, context: ssl.SSLContext
+    ) -> None:
+        """Serve a client once its handshake is done."""
+        try:
+            transport = TlsTransport(sock, peer, loop=self._loop, context=context)
+        except OSError:
+            # It has closed already.
+            sock.close()
+            return
+        connection = Connection(transport, self._shared, self._forget)
+        self._count(connection)
+
+        def secured(error: OSError | None) -> None:
+            self._timers.cancel((self, connection))
+            if error is not None:
+                logger.info("closing the connection of %s: no TLS handshake: %s", peer, _reason(error))
+                connection.close("no TLS handshake")
+                return
+            try:
+                connection.start(self._new_client(connection, host, index))
+            except CloseConnection as refusal:
+                logger.warning("closing the connection of %s: %s", peer, refusal)
+                connection.close(str(refusal))
+
+        self._timers.schedule(
+            (self, connection), HANDSHAKE_MS, lambda: connection.close("the TLS handshake takes too long")
+        )
+        transport.handshake(secured)
+
+    def _count(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        self.traffic.opened()
+
     def _forget(self, connection: Connection) -> None:
+        self._timers.cancel((self, connection))
         self.connections.discard(connection)
         self.traffic.closed(connection)
 
@@ -200,6 +251,12 @@ class Server:
         for connection in list(self.connections):
             connection.close("the broker stops")
         self._files.close()
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.lower().replace("_", " ")
+    return error.strerror or str(error)
 
 
 def _address_to_bind(host: str, port: int) -> tuple[socket.AddressFamily, Any]:

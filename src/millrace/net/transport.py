@@ -7,7 +7,7 @@ import fcntl
 import socket
 import sys
 import termios
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -26,6 +26,10 @@ class Transport(Protocol):
 
     @property
     def peer(self) -> str: ...
+
+    @property
+    def peer_certificate(self) -> Mapping[str, object] | None:
+        """The client's verified certificate, None if it has shown none."""
 
     def recv_into(self, view: memoryview, /) -> int:
         """Receive into `view`; 0 means that the client has closed the connection."""
@@ -59,6 +63,8 @@ class Transport(Protocol):
 
 class PlainTransport:
     """A TCP socket. Owned by the broker loop; not thread-safe."""
+
+    peer_certificate = None
 
     __slots__ = ("_fd", "_files", "_is_read", "_is_written", "_loop", "_socket", "peer", "recv_into")
 

@@ -1,0 +1,1 @@
+"""TLS contexts and password proofs, for brokers and clients alike."""
