@@ -29,6 +29,8 @@ class Job:
     client: Mapping[str, str] = field(default_factory=dict)
     id: str = ""
     """Distinguishes the runs of a topology, the name unless given."""
+    incarnation: str = ""
+    """The driver's start that the workers belong to; empty if there is no driver."""
 
     def to_json(self, worker: int) -> str:
         return json.dumps({"job": asdict(self), "worker": worker})
@@ -45,6 +47,7 @@ class Job:
             bytes.fromhex(self.key),
             self.client,
             self.id or self.name,
+            self.incarnation,
         )
 
 

@@ -62,6 +62,7 @@ def _topics(plan: Plan, workers: int) -> list[NewTopic]:
     found = [
         NewTopic(topics.dead_letter_topic(plan), 1),
         NewTopic(topics.ack_topic(name), workers, config=_EDGE_CONFIG),
+        NewTopic(topics.control_topic(name), 1, config=_STATE_CONFIG),
         NewTopic(topics.METRICS, 1, config=_METRICS_CONFIG),
     ]
     for component in plan.bolts:

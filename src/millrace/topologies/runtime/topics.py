@@ -14,6 +14,11 @@ def group_of(name: str) -> str:
     return f"topology-{name}"
 
 
+def own_prefix(name: str) -> str:
+    """How the topics begin that only the topology itself reads and writes."""
+    return f"_topology.{name}."
+
+
 def edge_topic(name: str, component: str) -> str:
     """Tuples for a component; partition N is for its task of index N."""
     return f"_topology.{name}.edge.{component}"
@@ -29,9 +34,19 @@ def state_topic(name: str, component: str) -> str:
     return f"_topology.{name}.state.{component}"
 
 
+def control_topic(name: str) -> str:
+    """The orders of the driver to its workers."""
+    return f"_topology.{name}.control"
+
+
 def dead_letter_topic(plan: Plan) -> str:
     return value_of("topology.dead.letter.topic", plan.config) or f"{plan.name}-dead-letters"
 
 
 def transactional_id(name: str, worker: int) -> str:
     return f"topology-{name}-{worker}"
+
+
+def driver_id(name: str) -> str:
+    """The transactional id of a topology's driver: a second driver fences the first."""
+    return f"topology-{name}-driver"

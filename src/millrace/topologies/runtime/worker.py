@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from millrace.topologies.model.bolts import StatefulBolt
 from millrace.topologies.model.config import value_of
@@ -24,6 +24,7 @@ from millrace.topologies.model.log import LogSpout
 from millrace.topologies.model.topology import Plan
 from millrace.topologies.model.tuples import Tuple
 from millrace.topologies.runtime import topics
+from millrace.topologies.runtime.control import Control
 from millrace.topologies.runtime.engine import Engine
 from millrace.topologies.runtime.figures import Reporter
 from millrace.topologies.runtime.frames import Frames, Values
@@ -54,6 +55,8 @@ class WorkerJob:
     client: Mapping[str, str] = field(default_factory=dict)
     """Further properties of the clients, such as those of security."""
     topology_id: str = ""
+    incarnation: str = ""
+    """The driver's start that this worker belongs to; empty if there is no driver."""
 
 
 class Source(NamedTuple):
@@ -90,6 +93,7 @@ class Worker:
             for component, tasks in plan.tasks.items()
             for index, task in enumerate(tasks)
         }
+        self._control = Control(topics.control_topic(plan.name), job.key, job.incarnation)
         self._states: dict[tuple[str, int], TaskState] = {}
         self._inputs: dict[Place, InputPartition] = {}
         self._fails: dict[tuple[Place, int], int] = {}
@@ -165,11 +169,11 @@ class Worker:
         self._assign()
         self._restore()
         self.engine.open()
-        self.engine.activate()
         try:
-            while not self.stopping.is_set():
+            while not self.stopping.is_set() and not self._control.ends:
                 self._turn()
-            self.engine.deactivate()
+            if self.engine.active:
+                self.engine.deactivate()
             self._commit()
         finally:
             self.engine.close()
@@ -185,8 +189,13 @@ class Worker:
             offset = found.offset if found.offset >= 0 else self._first_offset(source)
             self._inputs[source.place] = InputPartition(source.place, source.deliver, offset, source.done)
         self._consumer.assign(
-            [TopicPartition(*place, partition.position) for place, partition in self._inputs.items()]
+            [
+                TopicPartition(self._control.topic, 0, OFFSET_BEGINNING),
+                *(TopicPartition(*place, partition.position) for place, partition in self._inputs.items()),
+            ]
         )
+        # Nothing enters the topology before the control topic has been read.
+        self._consumer.pause(self._spout_partitions())
 
     def _first_offset(self, source: Source) -> int:
         low, high = self._consumer.get_watermark_offsets(TopicPartition(*source.place), timeout=SETUP_SECONDS)
@@ -284,14 +293,32 @@ class Worker:
             self.engine.acker.fail(root, reason)
         unit.release()
 
+    # Orders of the driver
+
+    def _spout_partitions(self) -> list[TopicPartition]:
+        """The partitions of the log spouts: all inputs but the topology's own."""
+        own = topics.own_prefix(self.plan.name)
+        return [TopicPartition(*place) for place in self._inputs if not place[0].startswith(own)]
+
+    def _follow_orders(self) -> None:
+        if self._control.active and not self.engine.active:
+            self._consumer.resume(self._spout_partitions())
+            self.engine.activate()
+        elif self.engine.active and not self._control.active:
+            self._consumer.pause(self._spout_partitions())
+            self.engine.deactivate()
+
     # Running
 
     def _turn(self) -> None:
+        self._follow_orders()
         self.engine.run_timers()
         messages = self._poll()
         try:
             for message in messages:
-                if message.error() is None:
+                if message.topic() == self._control.topic:
+                    self._control.note(message)
+                elif message.error() is None:
                     self._begin(message)
                 else:
                     self._note(message)
