@@ -16,6 +16,7 @@ from millrace.errors import Error, KafkaError
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 NO_LEADER = -1
 NO_CONTROLLER = -1
+NO_EPOCH = -1
 ALL_BROKERS = ""
 """The name under which configs of all brokers are kept."""
 
@@ -41,6 +42,8 @@ class BrokerImage:
     broker_id: int
     endpoints: Mapping[str, Endpoint] = field(default_factory=_nothing)
     rack: str | None = None
+    epoch: int = NO_EPOCH
+    """Tells the lives of a broker apart: each registration has a larger one."""
 
 
 class PartitionState(NamedTuple):
@@ -52,6 +55,16 @@ class PartitionState(NamedTuple):
     isr: tuple[int, ...]
     offline: tuple[int, ...] = ()
     """Replicas on a live broker that cannot open their log."""
+    partition_epoch: int = 0
+    """Rises with every change of the state."""
+    adding: tuple[int, ...] = ()
+    """Replicas that a reassignment adds."""
+    removing: tuple[int, ...] = ()
+    """Replicas that a reassignment removes once the others are in sync."""
+    eligible: tuple[int, ...] = ()
+    """Replicas out of sync that lack no committed record (KIP-966): none was committed since they left."""
+    leader_broker_epoch: int = NO_EPOCH
+    """The life of the leading broker that was elected: after a restart it has to be elected again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +165,10 @@ class ClusterImage:
 
     def with_broker(self, broker: BrokerImage) -> ClusterImage:
         return replace(self, brokers=_with(self.brokers, broker.broker_id, broker))
+
+    def with_brokers(self, brokers: Iterable[BrokerImage]) -> ClusterImage:
+        """The image with exactly these brokers."""
+        return replace(self, brokers=MappingProxyType({broker.broker_id: broker for broker in brokers}))
 
     def with_topics(self, topics: Iterable[TopicImage]) -> ClusterImage:
         """The image with topics added or replaced."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from millrace.config import LogConfig
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
-from millrace.replication.followers import Followers
+from millrace.replication.followers import NO_BROKER_EPOCH, Followers
 from millrace.replication.waiting import CommitWaits, ParkedFetch
 from millrace.storage.append_origin import AppendOrigin
 from millrace.storage.inspection import Inspect, inspect
@@ -40,6 +40,14 @@ class _Uncommitted(NamedTuple):
     is_marker: bool
 
 
+class IsrProposal(NamedTuple):
+    """The followers that a leader wants to be in sync, with the broker epochs that it knows."""
+
+    leader_epoch: int
+    partition_epoch: int
+    followers: dict[int, int]
+
+
 class Partition:
     """Owned by the broker loop; not thread-safe.
 
@@ -49,6 +57,7 @@ class Partition:
 
     __slots__ = (
         "_commits",
+        "_epoch_start",
         "_followers",
         "_uncommitted",
         "index",
@@ -59,6 +68,7 @@ class Partition:
         "log",
         "on_marker",
         "parked",
+        "partition_epoch",
         "role",
         "topic",
         "topic_id",
@@ -70,6 +80,8 @@ class Partition:
         self.index = index
         self.log = log
         self.leader_epoch = 0
+        self.partition_epoch = 0
+        """The version of the state that this broker acts on."""
         self.leader = NO_LEADER
         """The broker that leads the partition."""
         self.lacks_replicas = False
@@ -81,6 +93,8 @@ class Partition:
         """Called for each transaction that ends here: producer id, epoch, whether it committed."""
         self.role = Role.OFFLINE
         self._followers = Followers()
+        self._epoch_start = 0
+        """The end of the log when this broker began to lead."""
         self._commits = CommitWaits()
         self._uncommitted: deque[_Uncommitted] = deque()
 
@@ -90,14 +104,28 @@ class Partition:
     # Leading and following
 
     def become_leader(
-        self, leader_epoch: int, replicas: Collection[int], isr: Collection[int], *, node_id: int
+        self,
+        leader_epoch: int,
+        replicas: Collection[int],
+        isr: Collection[int],
+        *,
+        node_id: int,
+        partition_epoch: int = 0,
+        now: float = 0.0,
     ) -> None:
         """Lead in an epoch, or go on leading with other replicas in sync; node_id is this broker's id.
 
         `isr` holds the replicas that must have a record before it is committed.
         """
         if self.role is not _LEADER or leader_epoch != self.leader_epoch:
-            self._followers = Followers()
+            self._followers = Followers(now)
+            self._epoch_start = self.log.log_end_offset
+        elif partition_epoch < self.partition_epoch:
+            return
+        elif partition_epoch > self.partition_epoch:
+            # Whatever was proposed on the state before is either part of this one or refused.
+            self._followers.withdraw()
+        self.partition_epoch = partition_epoch
         self.role = Role.LEADER
         self.leader = node_id
         self.leader_epoch = leader_epoch
@@ -136,7 +164,7 @@ class Partition:
         followers = self._followers
         needed = min(self.log.config.min_insync_replicas, followers.replica_count)
         self.lacks_replicas = followers.in_sync_count < needed
-        if followers.in_sync_count == 1 and not self.lacks_replicas:
+        if not followers.awaited and not self.lacks_replicas:
             self._commit_up_to(self.log.log_end_offset)
             self.is_replicated = False
             self.log.set_high_watermark(None)
@@ -167,10 +195,18 @@ class Partition:
         """End of the records whose transactions have a committed end: the limit of `read_committed`."""
         return self.log.last_stable_offset
 
-    def record_fetch(self, replica: int, fetch_offset: int) -> None:
+    def record_fetch(
+        self, replica: int, fetch_offset: int, *, now: float = 0.0, broker_epoch: int = NO_BROKER_EPOCH
+    ) -> None:
         """A follower has everything before the offset that it fetches from."""
         self._check_leads()
-        self._followers.record_fetch(replica, fetch_offset)
+        self._followers.record_fetch(
+            replica,
+            fetch_offset,
+            leader_end_offset=self.log.log_end_offset,
+            now=now,
+            broker_epoch=broker_epoch,
+        )
         if self.is_replicated:
             self._advance_high_watermark()
 
@@ -183,6 +219,50 @@ class Partition:
         if end_offset <= self.log.high_watermark:
             return Deferred.of(None)
         return self._commits.add(end_offset)
+
+    # The replicas in sync
+
+    def propose_isr(
+        self, now: float, max_lag: float, may_join: Callable[[int, int], bool]
+    ) -> IsrProposal | None:
+        """The change of the replicas in sync that the controller has to be asked for, if any.
+
+        `may_join` says of a broker and its epoch whether the controller would let it join. One proposal at a
+        time: until it is answered, the replicas of both states count.
+        """
+        followers = self._followers
+        if self.role is not _LEADER or followers.proposed is not None:
+            return None
+        wanted = followers.wanted(
+            committed_end=self.high_watermark, epoch_start=self._epoch_start, now=now, max_lag=max_lag
+        )
+        in_sync = followers.in_sync
+        wanted = frozenset(
+            replica
+            for replica in wanted
+            if replica in in_sync or may_join(replica, followers.broker_epoch(replica))
+        )
+        if wanted == in_sync:
+            return None
+        followers.propose(wanted)
+        self._count_replicas()
+        return self.pending_isr
+
+    @property
+    def pending_isr(self) -> IsrProposal | None:
+        """The proposal that the controller has not answered yet."""
+        followers = self._followers
+        if self.role is not _LEADER or followers.proposed is None:
+            return None
+        epochs = {replica: followers.broker_epoch(replica) for replica in followers.proposed}
+        return IsrProposal(self.leader_epoch, self.partition_epoch, epochs)
+
+    def withdraw_isr(self, proposal: IsrProposal) -> None:
+        """The controller has refused a proposal: the state is still the one before."""
+        if (proposal.leader_epoch, proposal.partition_epoch) == (self.leader_epoch, self.partition_epoch):
+            self._followers.withdraw()
+            if self.role is _LEADER:
+                self._count_replicas()
 
     def _advance_high_watermark(self) -> None:
         # Below min.insync.replicas nothing is committed (KAFKA-15583).
@@ -249,7 +329,7 @@ class Partition:
 
     def append_as_follower(self, records: memoryview, leader_epoch: int, leader_high_watermark: int) -> None:
         """Append what the leader of an epoch sent, and take over its high watermark."""
-        self._check_follows(leader_epoch)
+        self.check_follows(leader_epoch)
         if records:
             self.log.append_as_follower(records, leader_epoch)
             # There may be markers among them.
@@ -280,7 +360,7 @@ class Partition:
         if self.role is not _LEADER:
             raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
 
-    def _check_follows(self, leader_epoch: int) -> None:
+    def check_follows(self, leader_epoch: int) -> None:
         """A response of an earlier leader must not reach the log behind the back of the next."""
         if self.role is not Role.FOLLOWER or leader_epoch != self.leader_epoch:
             raise KafkaError(Error.FENCED_LEADER_EPOCH)
