@@ -146,6 +146,21 @@ def test_an_error_may_become_a_response(cluster: Cluster) -> None:
     assert response.result() == "NOT_COORDINATOR"
 
 
+def test_a_response_of_an_earlier_leadership_is_refused(cluster: Cluster) -> None:
+    leadership = cluster.runtime.leadership("g")
+    cluster.write(5)
+    cluster.resign()
+    cluster.partition.truncate_to(0)
+    cluster.elect()
+    assert cluster.shard.offsets == {}, "the write is lost"
+    assert cluster.runtime.settled("g", "response") == "response"
+    assert error_of(cluster.runtime.settled("g", "response", since=leadership)) is Error.NOT_COORDINATOR
+    cluster.resign()
+    refused = cluster.runtime.settled("g", "response", lambda error: error.error.name, since=leadership)
+    assert isinstance(refused, Deferred)
+    assert refused.result() == "NOT_COORDINATOR"
+
+
 def test_a_client_that_disconnects_leaves_no_timer(cluster: Cluster) -> None:
     cluster.write(5)
     response = cluster.runtime.settled("g", "response")

@@ -72,6 +72,8 @@ def _add(ctx: Context, transaction: AddPartitionsToTxnTransaction) -> Steps[Even
             outcome[topic.name, partition] = _refusal(ctx, topic.name, partition)
             yield
         yield
+    transactional_id, transactions = transaction.transactional_id, ctx.services.transactions
+    leadership = transactions.runtime.leadership(transactional_id)
     if any(outcome.values()):
         # One partition that cannot be added keeps all from being added.
         for topic_partition, error in outcome.items():
@@ -84,7 +86,7 @@ def _add(ctx: Context, transaction: AddPartitionsToTxnTransaction) -> Steps[Even
         partitions = yield from each(topic.partitions, partial(_result, outcome, topic.name))
         results.append(AddPartitionsToTxnTopicResult(topic.name, partitions))
         yield
-    return ctx.services.transactions.settled(transaction.transactional_id, results, partial(_failed, results))
+    return transactions.settled(transactional_id, results, partial(_failed, results), since=leadership)
 
 
 def _failed(results: TopicResults, error: KafkaError) -> TopicResults:

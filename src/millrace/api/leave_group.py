@@ -17,6 +17,7 @@ def handle(ctx: Context, request: LeaveGroupRequest) -> Steps[Eventual[LeaveGrou
         (error,) = classic.leave(request.group_id, [MemberIdentity(request.member_id)])
         return ctx.services.groups.settled(request.group_id, LeaveGroupResponse(error_code=error))
     response = LeaveGroupResponse()
+    leadership = ctx.services.groups.runtime.leadership(request.group_id)
     for members in slices(request.members):
         leavers = [MemberIdentity(member.member_id, member.group_instance_id) for member in members]
         outcomes = classic.leave(request.group_id, leavers)
@@ -24,4 +25,4 @@ def handle(ctx: Context, request: LeaveGroupRequest) -> Steps[Eventual[LeaveGrou
             MemberResponse(*leaver, error) for leaver, error in zip(leavers, outcomes, strict=True)
         ]
         yield
-    return ctx.services.groups.settled(request.group_id, response)
+    return ctx.services.groups.settled(request.group_id, response, since=leadership)

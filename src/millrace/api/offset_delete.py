@@ -24,6 +24,7 @@ def handle(ctx: Context, request: OffsetDeleteRequest) -> Steps[Eventual[OffsetD
                 existing[topic.name, partition.partition_index] = None
             yield
         yield
+    leadership = ctx.services.groups.runtime.leadership(request.group_id)
     outcome = ctx.services.groups.delete_offsets(request.group_id, list(existing))
     response = OffsetDeleteResponse()
     for topic in request.topics:
@@ -35,7 +36,7 @@ def handle(ctx: Context, request: OffsetDeleteRequest) -> Steps[Eventual[OffsetD
             result.partitions.append(OffsetDeleteResponsePartition(index, error))
             yield
         yield
-    return ctx.services.groups.settled(request.group_id, response)
+    return ctx.services.groups.settled(request.group_id, response, since=leadership)
 
 
 def _exists(ctx: Context, topic: str, partition: int) -> bool:

@@ -93,6 +93,7 @@ def _fetch_group(
     ctx: Context, wanted: _Wanted, require_stable: bool
 ) -> Steps[Eventual[OffsetFetchResponseGroup]]:
     response = OffsetFetchResponseGroup(group_id=wanted.group_id)
+    leadership = ctx.services.groups.runtime.leadership(wanted.group_id)
     try:
         shard = ctx.services.groups.runtime.shard_of(wanted.group_id)
         group = shard.find(wanted.group_id)
@@ -111,6 +112,7 @@ def _fetch_group(
         wanted.group_id,
         response,
         lambda error: OffsetFetchResponseGroup(wanted.group_id, error_code=error.error),
+        since=leadership,
     )
 
 

@@ -66,8 +66,8 @@ _APPEND_ERRORS = {
 }
 
 
-class _Led(NamedTuple, Generic[S]):
-    """A loaded shard, and the partition that its state comes from."""
+class Leadership(NamedTuple, Generic[S]):
+    """A loaded shard, and the partition that its state comes from; a new one after each election."""
 
     shard: S
     partition: Partition
@@ -107,7 +107,7 @@ class Runtime(Generic[S]):
         self._timers = timers
         # Requests that wait for the topic; None unless it is being created.
         self._awaiting_topic: list[Deferred[None]] | None = None
-        self._led: dict[int, _Led[S]] = {}
+        self._led: dict[int, Leadership[S]] = {}
         # By index: the leader epoch that the partition is loaded for.
         self._loading: dict[int, int] = {}
         self._writes = 0
@@ -150,7 +150,12 @@ class Runtime(Generic[S]):
         """The state of a partition; raises KafkaError while it is loading, and if it is not led here."""
         return self._find(index).shard
 
-    def _find(self, index: int) -> _Led[S]:
+    def leadership(self, key: str) -> Leadership[S] | None:
+        """The present leadership of a key's partition; None if this broker does not serve the key."""
+        count = self._partition_count(self.topic)
+        return self._led.get(positive_hash(key) % count) if count else None
+
+    def _find(self, index: int) -> Leadership[S]:
         led = self._led.get(index)
         if led is not None:
             return led
@@ -252,21 +257,32 @@ class Runtime(Generic[S]):
     # Responding
 
     def settled(
-        self, key: str, response: T, on_error: Callable[[KafkaError], T] | None = None
+        self,
+        key: str,
+        response: T,
+        on_error: Callable[[KafkaError], T] | None = None,
+        *,
+        since: Leadership[S] | None = None,
     ) -> Eventual[T]:
         """A response that was made from a key's state, once all of that state is committed.
 
         The response itself if it is committed already. Fails with NOT_COORDINATOR if this broker resigns
         first, and with COORDINATOR_NOT_AVAILABLE if it takes too long; `on_error` makes a response of that.
+
+        A response that takes several steps names the leadership in which it was begun. If that is over, the
+        state that it was made from may be lost, even if this broker has been elected again.
         """
-        count = self._partition_count(self.topic)
-        led = self._led.get(positive_hash(key) % count) if count else None
-        if led is None or not led.partition.is_replicated:
+        led = self.leadership(key)
+        if since is not None and since is not led:
+            committed: Deferred[None] = Deferred.failing(KafkaError(Error.NOT_COORDINATOR))
+        elif led is None or not led.partition.is_replicated:
             return response
-        committed = _committed(led.partition)
-        if committed.resolved:
-            return response
-        return self._within_time(committed).convert(
+        else:
+            committed = _committed(led.partition)
+            if committed.resolved:
+                return response
+            committed = self._within_time(committed)
+        return committed.convert(
             lambda _: response, None if on_error is None else partial(_on_kafka_error, on_error)
         )
 
@@ -316,7 +332,7 @@ class Runtime(Generic[S]):
             led.shard.unloaded()
 
     def _serve(self, partition: Partition, shard: S) -> None:
-        self._led[partition.index] = _Led(shard, partition)
+        self._led[partition.index] = Leadership(shard, partition)
         partition.on_marker = shard.end_transaction
         shard.loaded()
 

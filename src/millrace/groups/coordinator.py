@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from millrace.clock import Clock
 from millrace.config import BrokerConfig
 from millrace.coordinator.records import StateRecord
-from millrace.coordinator.runtime import Runtime
+from millrace.coordinator.runtime import Leadership, Runtime
 from millrace.deferred import Eventual
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic_protocol import ClassicProtocol
@@ -144,10 +144,15 @@ class Groups:
             yield from shard
 
     def settled(
-        self, group_id: str, response: R, on_error: Callable[[KafkaError], R] | None = None
+        self,
+        group_id: str,
+        response: R,
+        on_error: Callable[[KafkaError], R] | None = None,
+        *,
+        since: Leadership[GroupShard] | None = None,
     ) -> Eventual[R]:
         """A response about a group, once the state that it was made from is committed."""
-        return self.runtime.settled(group_id, response, on_error)
+        return self.runtime.settled(group_id, response, on_error, since=since)
 
     # Offsets
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from millrace.clock import Clock
 from millrace.config import BrokerConfig
-from millrace.coordinator.runtime import Runtime
+from millrace.coordinator.runtime import Leadership, Runtime
 from millrace.deferred import Deferred, Eventual
 from millrace.errors import Error, KafkaError
 from millrace.metrics import Family
@@ -308,10 +308,15 @@ class Transactions:
         return self.runtime.append(index, [transaction.record()])
 
     def settled(
-        self, transactional_id: str, response: R, on_error: Callable[[KafkaError], R] | None = None
+        self,
+        transactional_id: str,
+        response: R,
+        on_error: Callable[[KafkaError], R] | None = None,
+        *,
+        since: Leadership[TransactionShard] | None = None,
     ) -> Eventual[R]:
         """A response about an id, once the state that it was made from is committed."""
-        return self.runtime.settled(transactional_id, response, on_error)
+        return self.runtime.settled(transactional_id, response, on_error, since=since)
 
     # Upkeep
 
