@@ -1,24 +1,51 @@
 """Two brokers in this process, without a network: they share a metadata store and copy each other's logs."""
 
 import asyncio
+import inspect
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from millrace.api import HANDLERS_BY_KEY
+from millrace.api.context import Context, Session
+from millrace.api.dispatch import error_response
 from millrace.clock import Clock
 from millrace.cluster.image import BrokerImage, ClusterImage, PartitionState, TopicImage
 from millrace.cluster.store import PartitionStates, Subscriber
 from millrace.cluster.topic_rules import DEFAULT, check_topic_configs, grown_topic, new_topic
-from millrace.config import BrokerConfig
+from millrace.config import BrokerConfig, Listener
+from millrace.deferred import Deferred
 from millrace.disk import Disk
+from millrace.errors import KafkaError
+from millrace.net.buffers import FrameBuffers
 from millrace.node import Node, open_node
 from millrace.replication.partition import Partition
+from millrace.steps import finish_at_once
 from millrace.storage.log_dir import LogDir
 from millrace.timers import LoopTimers
+from millrace.wire.frames import RequestHeader
 
 from .node import ENDPOINTS, run_now
 
 FETCH_BYTES = 1 << 20
+LISTENER = Listener("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT", "broker.example", 19092)
+DEADLINE_SECONDS = 30
+
+
+class Answer:
+    """The response to a request, once it has arrived."""
+
+    def __init__(self, api_key: int) -> None:
+        self._handler = HANDLERS_BY_KEY[api_key]
+        self.response: Any = None
+
+    @property
+    def arrived(self) -> bool:
+        return self.response is not None
+
+    def receive(self, outcome: Any) -> None:
+        is_error = isinstance(outcome, BaseException)
+        self.response = error_response(self._handler, outcome) if is_error else outcome
 
 
 class FakeStore:
@@ -168,6 +195,40 @@ class TwoNodes:
         """Let the coordinators load what they lead now."""
         for node in self.nodes.values():
             self.run(node.settled())
+
+    # Requests
+
+    def send(self, request: Any, version: int) -> Answer:
+        """Send a request to the leader, as a client that has found it."""
+        answer = Answer(request.api_key)
+        header = RequestHeader(request.api_key, version, 1, "client")
+        services = self.leading.services(FrameBuffers(-1))
+        context = Context(services, Session(LISTENER), header, version)
+        try:
+            outcome = HANDLERS_BY_KEY[request.api_key].handle(context, request)
+            if inspect.isgenerator(outcome):
+                outcome = finish_at_once(outcome)
+        except KafkaError as error:
+            outcome = error
+        if inspect.iscoroutine(outcome):
+            task = self.loop.create_task(outcome)
+            task.add_done_callback(lambda done: answer.receive(done.exception() or done.result()))
+        elif isinstance(outcome, Deferred):
+            outcome.then(answer.receive)
+        else:
+            answer.receive(outcome)
+        return answer
+
+    def wait_for(self, *answers: Answer) -> None:
+        """Let time pass and the follower fetch until responses have arrived."""
+        deadline = self.loop.time() + DEADLINE_SECONDS
+        while not all(answer.arrived for answer in answers):
+            assert self.loop.time() < deadline, "no response"
+            self.replicate()
+            self.pass_time()
+
+    def pass_time(self) -> None:
+        self.run(asyncio.sleep(0.001))
 
     # Replication
 
