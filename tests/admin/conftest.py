@@ -18,6 +18,8 @@ PROPERTIES = {
     "auto.create.topics.enable": "false",
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
+    # Records are stamped in 1970: the first check of retention, 30 s after the start, would delete them.
+    "log.initial.task.delay.ms": "3600000",
 }
 NODE_ID = 1
 

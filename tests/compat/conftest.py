@@ -12,18 +12,21 @@ CreateTopic = Callable[..., str]
 
 _numbers = itertools.count(1)
 
+# Many tests stamp records in 1970: the first check of retention, 30 s after the start, would delete them.
+NO_RETENTION_CHECK = {"log.initial.task.delay.ms": "3600000"}
+
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """One broker for all tests, which use different topic names. Tests that disturb it use `own_broker`."""
-    with Broker() as broker:
+    with Broker(NO_RETENTION_CHECK) as broker:
         yield broker
 
 
 @pytest.fixture
 def own_broker() -> Iterator[Broker]:
     """A broker that the test may stop, restart and let fail."""
-    with Broker() as broker:
+    with Broker(NO_RETENTION_CHECK) as broker:
         yield broker
 
 

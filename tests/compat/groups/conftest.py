@@ -8,6 +8,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from millrace.testing import Broker
 
+from ..conftest import NO_RETENTION_CHECK
 from .consumers import CLIENTS, SESSION, GroupConsumer
 
 _numbers = itertools.count(1)
@@ -53,7 +54,7 @@ class Groups:
 
 @pytest.fixture(scope="module")
 def group_broker() -> Iterator[Broker]:
-    with Broker({"group.min.session.timeout.ms": "500"}) as broker:
+    with Broker({"group.min.session.timeout.ms": "500"} | NO_RETENTION_CHECK) as broker:
         yield broker
 
 

@@ -12,6 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from millrace.testing import Broker
 from millrace.testing.apache_kafka import run_tool
 
+from ..conftest import NO_RETENTION_CHECK
+
 pytestmark = pytest.mark.java
 
 RECORDS = 10
@@ -19,7 +21,7 @@ RECORDS = 10
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker({"broker.id": "1", "group.min.session.timeout.ms": "1000"}) as broker:
+    with Broker({"broker.id": "1", "group.min.session.timeout.ms": "1000"} | NO_RETENTION_CHECK) as broker:
         yield broker
 
 

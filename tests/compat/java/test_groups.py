@@ -61,7 +61,7 @@ EXPECTED = {
 EXPECTED_OF_OLD = EXPECTED | {"describe a missing group": "Dead"}
 
 
-@pytest.fixture(scope="module", params=["4.3.1", "3.9.2"])
+@pytest.fixture(scope="module", params=["4.3.1", pytest.param("3.9.2", marks=pytest.mark.proof)])
 def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

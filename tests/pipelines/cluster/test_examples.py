@@ -26,7 +26,7 @@ EXAMPLES = ROOT / "examples"
 TESTS = ROOT / "tests" / "examples"
 # An aggregation with a crash, a join with a table, and a Python class with state.
 DIFFERENT_EXAMPLES = ("word_count", "orders", "fraud_alerts")
-pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.proof, pytest.mark.java, pytest.mark.timeout(300)]
 
 # Two executors must fit on a machine that runs other tests too.
 SMALL = {
@@ -94,7 +94,6 @@ def test_examples_of_each_kind_pass_their_own_tests_on_a_cluster(
     run_tests([TESTS / f"test_{name}.py" for name in DIFFERENT_EXAMPLES], cluster, kafka)
 
 
-@pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_every_example_passes_its_own_test_on_a_cluster(cluster: StandaloneSpark, kafka: ApacheKafka) -> None:
     tests = [path for path in TESTS.glob("test_*.py") if "run_pipeline" in path.read_text()]

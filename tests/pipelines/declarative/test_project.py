@@ -94,6 +94,7 @@ def test_full_refresh_rebuilds_the_tables_from_what_the_log_holds_now(project: P
         assert revenue(project) == {"bob": 1005.0}
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(300)
 def test_dry_run_reports_an_error_and_writes_nothing(project: Path) -> None:
     wrong = project.parent / "transformations" / "revenue.sql"
