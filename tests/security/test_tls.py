@@ -9,6 +9,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -173,14 +174,14 @@ def test_old_versions_of_tls_are_refused(broker: Broker, authority: Authority) -
 )
 def test_bytes_that_are_no_handshake_close_the_connection(broker: Broker, sent: bytes) -> None:
     with socket.create_connection(("127.0.0.1", port_of(broker, "SSL")), timeout=PATIENCE_SECONDS) as raw:
-        raw.sendall(sent)
-        # Some bytes look like the beginning of a longer handshake.
-        raw.shutdown(socket.SHUT_WR)
-        try:
+        # The broker may have closed the connection before all is sent.
+        with suppress(OSError):
+            raw.sendall(sent)
+            # Some bytes look like the beginning of a longer handshake.
+            raw.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionResetError):
             while raw.recv(1000):
                 pass
-        except ConnectionResetError:
-            pass
 
 
 def test_a_changed_certificate_is_used_without_a_restart(tmp_path: Path) -> None:
