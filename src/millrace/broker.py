@@ -11,26 +11,30 @@ import logging
 import resource
 import signal
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from millrace.api import HANDLERS_BY_KEY, request_metrics
+from millrace.api import HANDLERS_BY_KEY, LOGIN_KEYS, request_metrics
 from millrace.api.context import Services, Session
-from millrace.api.dispatch import Dispatcher, Interceptor
+from millrace.api.dispatch import Dispatcher, Handler, Interceptor
 from millrace.api.request_metrics import ApiMetrics
 from millrace.clock import Clock
 from millrace.cluster.image import BrokerImage, Endpoint
 from millrace.config import BrokerConfig, ConfigError, Listener
+from millrace.crypto.scram import ScramCredential, ScramMechanism
 from millrace.disk import Disk
 from millrace.net.connection import Connection
 from millrace.net.replies import CloseConnection, Dispatch
 from millrace.net.server import Server
 from millrace.node import Node, open_node
 from millrace.replication.hosted_partitions import HostedPartitions
+from millrace.security.authentication import ListenerAuthentication, SaslSession
 from millrace.security.authorizer import ANONYMOUS, Principal
 from millrace.security.certificates import ListenerCertificates
+from millrace.security.entities import scram_credential
 from millrace.storage.directory_lock import LogDirInUse
 from millrace.storage.log_dir import LogDir
 from millrace.timers import LoopTimers
@@ -62,6 +66,7 @@ class Broker:
         self._threads = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
         self._listeners: list[Listener] = []
         self._certificates: dict[str, ListenerCertificates] = {}
+        self._authentication: dict[str, ListenerAuthentication] = {}
         self._warned_of: set[str] = set()
         self._loop: asyncio.AbstractEventLoop
         self._timers: LoopTimers
@@ -72,6 +77,7 @@ class Broker:
             key: dataclasses.replace(handler, metrics=ApiMetrics())
             for key, handler in HANDLERS_BY_KEY.items()
         }
+        self._login_handlers = {key: self._handlers[key] for key in LOGIN_KEYS}
 
     @property
     def listeners(self) -> list[tuple[str, int]]:
@@ -168,6 +174,10 @@ class Broker:
         for listener in self.config.listeners:
             try:
                 tls = self._load_certificate(listener) if listener.is_encrypted else None
+                if listener.has_sasl:
+                    self._authentication[listener.name] = ListenerAuthentication(
+                        listener.name, self.config, self._credential_of, self._clock
+                    )
                 _, port = server.bind(listener.host, listener.port, tls)
             except ConfigError as error:
                 server.stop()
@@ -248,7 +258,32 @@ class Broker:
         listener = self._listeners[listener_index]
         self._warn_if_misled(host, listener)
         session = Session(listener, host, self._principal(connection, listener))
+        if listener.has_sasl:
+            return self._unauthenticated(connection, session)
         return Dispatcher(self._services, session, self._handlers, self.interceptors)
+
+    def _unauthenticated(self, connection: Connection, session: Session) -> Dispatcher:
+        """A dispatcher that offers nothing but authentication until that has succeeded, or expired."""
+        dispatcher = Dispatcher(self._services, session, self._login_handlers, self.interceptors)
+        # Timers of closed connections must not keep them in memory.
+        reference = weakref.ref(dispatcher)
+
+        def offer(handlers: Mapping[int, Handler]) -> None:
+            if (found := reference()) is not None:
+                found.offer(handlers)
+
+        def admit(lifetime_ms: int) -> None:
+            offer(self._handlers)
+            self._timers.cancel(reference)
+            if lifetime_ms:
+                self._timers.schedule(reference, lifetime_ms, partial(offer, self._login_handlers))
+
+        authentication = self._authentication[session.listener.name]
+        session.sasl = SaslSession(authentication, connection.peer, admit, connection.close)
+        return dispatcher
+
+    def _credential_of(self, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        return scram_credential(self.node.metadata.image.entity_configs, user, mechanism)
 
     def _principal(self, connection: Connection, listener: Listener) -> Principal:
         """The principal that a client's certificate proves."""

@@ -103,10 +103,10 @@ class Disk:
         """Delete a file if it exists."""
         path.unlink(missing_ok=True)
 
-    def replace(self, path: Path, content: bytes, *, durable: bool = True) -> None:
+    def replace(self, path: Path, content: bytes, *, durable: bool = True, mode: int = 0o644) -> None:
         """Replace a file atomically: a reader sees the old content or the new, never a part."""
         temporary = path.with_name(path.name + ".tmp")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         try:
             self.write(fd, [content])
             if durable:

@@ -62,7 +62,7 @@ def test_the_options_of_kafka_0_8_become_listeners() -> None:
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({"listeners": "SASL_SSL://:9093"}, "SASL_SSL is not supported yet"),
+        ({"listeners": "X://:1", "listener.security.protocol.map": "X:TLS"}, "not a security protocol"),
         ({"listeners": "localhost:9092"}, "takes entries such as"),
         ({"listeners": "PLAINTEXT://localhost"}, "takes entries such as|port"),
         ({"listeners": "PLAINTEXT://localhost:99999"}, "from 0 to 65535"),

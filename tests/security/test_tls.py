@@ -25,6 +25,7 @@ from millrace.broker import StartupError
 from millrace.testing import Broker
 
 from .certificates import PASSWORD, Authority
+from .listeners import address_of, port_of
 
 PATIENCE_SECONDS = 30
 RECORD = os.urandom(300_000)
@@ -52,15 +53,6 @@ def broker(authority: Authority) -> Iterator[Broker]:
     }
     with Broker(properties) as broker:
         yield broker
-
-
-def port_of(broker: Broker, listener: str) -> int:
-    names = [listener.name for listener in broker.broker.config.listeners]
-    return broker.broker.listeners[names.index(listener)][1]
-
-
-def address_of(broker: Broker, listener: str) -> str:
-    return f"127.0.0.1:{port_of(broker, listener)}"
 
 
 def handshake(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:

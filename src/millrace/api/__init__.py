@@ -7,6 +7,7 @@ from millrace.api import (
     add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
+    alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -25,6 +26,7 @@ from millrace.api import (
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
     elect_leaders,
     end_txn,
     fetch,
@@ -45,6 +47,8 @@ from millrace.api import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     txn_offset_commit,
     write_txn_markers,
@@ -72,6 +76,7 @@ from millrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from millrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from millrace.wire.messages.alter_configs import AlterConfigsRequest
 from millrace.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from millrace.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from millrace.wire.messages.api_versions import ApiVersionsRequest
 from millrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from millrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -90,6 +95,7 @@ from millrace.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from millrace.wire.messages.describe_producers import DescribeProducersRequest
 from millrace.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from millrace.wire.messages.describe_transactions import DescribeTransactionsRequest
+from millrace.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from millrace.wire.messages.elect_leaders import ElectLeadersRequest
 from millrace.wire.messages.end_txn import EndTxnRequest
 from millrace.wire.messages.fetch import FetchRequest
@@ -110,6 +116,8 @@ from millrace.wire.messages.offset_delete import OffsetDeleteRequest
 from millrace.wire.messages.offset_fetch import OffsetFetchRequest
 from millrace.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from millrace.wire.messages.produce import ProduceRequest
+from millrace.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from millrace.wire.messages.sasl_handshake import SaslHandshakeRequest
 from millrace.wire.messages.sync_group import SyncGroupRequest
 from millrace.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from millrace.wire.messages.write_txn_markers import WriteTxnMarkersRequest
@@ -169,6 +177,7 @@ HANDLERS = (
         DeleteGroupsRequest, delete_groups.handle, 0, 2, authorize=needs(on_groups(DELETE, "groups_names"))
     ),
     Handler(ListGroupsRequest, list_groups.handle, 0, 5, authorize=needs(Within(DESCRIBE, GROUP))),
+    Handler(SaslHandshakeRequest, sasl_handshake.handle, 1, 1, authorize=PUBLIC),
     Handler(ApiVersionsRequest, api_versions.handle, 0, 4, authorize=PUBLIC),
     Handler(
         CreateTopicsRequest,
@@ -236,6 +245,7 @@ HANDLERS = (
     ),
     Handler(AlterConfigsRequest, alter_configs.handle, 0, 2, authorize=needs(on_configs(ALTER_CONFIGS))),
     Handler(DescribeLogDirsRequest, describe_log_dirs.handle, 1, 5, authorize=needs(on_cluster(DESCRIBE))),
+    Handler(SaslAuthenticateRequest, sasl_authenticate.handle, 0, 2, authorize=PUBLIC),
     Handler(CreatePartitionsRequest, create_partitions.handle, 0, 3, authorize=needs(on_topics(ALTER))),
     Handler(ElectLeadersRequest, elect_leaders.handle, 0, 2, authorize=needs(on_cluster(ALTER))),
     Handler(
@@ -258,6 +268,20 @@ HANDLERS = (
         0,
         0,
         authorize=needs(on_cluster(DESCRIBE)),
+    ),
+    Handler(
+        DescribeUserScramCredentialsRequest,
+        describe_user_scram_credentials.handle,
+        0,
+        0,
+        authorize=needs(on_cluster(DESCRIBE)),
+    ),
+    Handler(
+        AlterUserScramCredentialsRequest,
+        alter_user_scram_credentials.handle,
+        0,
+        0,
+        authorize=needs(on_cluster(ALTER)),
     ),
     Handler(
         ConsumerGroupHeartbeatRequest,
@@ -309,6 +333,11 @@ HANDLERS = (
 """Drives dispatch and ApiVersions; nothing else lists the APIs."""
 
 HANDLERS_BY_KEY = {handler.api_key: handler for handler in HANDLERS}
+
+LOGIN_KEYS = frozenset(
+    request.api_key for request in (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest)
+)
+"""The APIs that a client may use before it is authenticated."""
 
 
 def offered_versions() -> tuple[tuple[int, int, int], ...]:

@@ -18,6 +18,7 @@ from millrace.groups.coordinator import Groups
 from millrace.metrics import Metrics
 from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.replication.waiting import Woken
+from millrace.security.authentication import SaslSession
 from millrace.security.authorizer import ANONYMOUS, Authorizer, Principal, Resource
 from millrace.security.operations import ALL, SUPPORTED, Operation
 from millrace.storage.inspector import Inspector
@@ -58,6 +59,8 @@ class Session:
     client_host: str = ""
     principal: Principal = ANONYMOUS
     pacer: Pacer | None = None
+    sasl: SaslSession | None = None
+    """The authentication, on listeners with SASL."""
 
 
 class Context(NamedTuple):

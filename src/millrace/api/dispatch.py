@@ -66,6 +66,7 @@ class Dispatcher:
     """Handles the frames of one connection."""
 
     __slots__ = (
+        "__weakref__",
         "_begun",
         "_closed",
         "_handlers",
@@ -92,6 +93,10 @@ class Dispatcher:
         self._closed = False
         # When the request under way came; 0 if its time is not measured.
         self._received_at = 0.0
+
+    def offer(self, handlers: Mapping[int, Handler]) -> None:
+        """Offer other APIs from the next request on; one that is not offered closes the connection."""
+        self._handlers = handlers
 
     def __call__(self, frame: memoryview) -> Reply | LateReply:
         try:

@@ -49,6 +49,7 @@ class FileStore:
         self._files = TopicFiles(log_dir.path / "metadata" / "topics", log_dir.disk, config.node_id)
         self._broker_configs_path = log_dir.path / "metadata" / "broker-configs.json"
         self._group_configs_path = log_dir.path / "metadata" / "group-configs.json"
+        self._entity_configs_path = log_dir.path / "metadata" / "entity-configs.json"
         self._subscribers: list[Subscriber] = []
         self._changing = asyncio.Lock()
         self._image = ClusterImage(
@@ -56,6 +57,7 @@ class FileStore:
             controller=config.node_id,
             broker_configs=_read_configs(self._broker_configs_path),
             group_configs=_read_configs(self._group_configs_path),
+            entity_configs=_read_configs(self._entity_configs_path),
             deleting=MappingProxyType({topic.topic_id: topic.name for topic in self._files.deleting()}),
         )
         if self._files.created:
@@ -198,6 +200,15 @@ class FileStore:
             self._image = image
         await self._announce()
 
+    async def alter_entity_configs(self, entity: str, changes: Mapping[str, str | None]) -> None:
+        async with self._changing:
+            settings = {**self._image.entity_configs.get(entity, {}), **changes}
+            kept = {name: text for name, text in settings.items() if text is not None}
+            image = self._image.with_entity_configs(entity, MappingProxyType(kept))
+            await self._write_configs(self._entity_configs_path, image.entity_configs, mode=0o600)
+            self._image = image
+        await self._announce()
+
     def _check_topics_with(self, image: ClusterImage) -> None:
         """Reject broker configs that contradict the configs of a topic."""
         self._config.set_dynamic(*self._layers(image))
@@ -211,9 +222,12 @@ class FileStore:
         configs = image.broker_configs
         return dict(configs.get(ALL_BROKERS, {})), dict(configs.get(str(self._config.node_id), {}))
 
-    async def _write_configs(self, path: Path, configs: Mapping[str, Mapping[str, str]]) -> None:
+    async def _write_configs(
+        self, path: Path, configs: Mapping[str, Mapping[str, str]], *, mode: int = 0o644
+    ) -> None:
         content = {name: dict(settings) for name, settings in configs.items()}
-        await self._write(lambda: self._disk.replace(path, json.dumps(content, indent=2).encode() + b"\n"))
+        text = json.dumps(content, indent=2).encode() + b"\n"
+        await self._write(lambda: self._disk.replace(path, text, mode=mode))
 
     async def _write(self, write: Callable[[], object]) -> None:
         """Write metadata off the loop. A failed write is reported to the client."""

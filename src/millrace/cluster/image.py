@@ -110,6 +110,8 @@ class ClusterImage:
     """Dynamic configs by broker, and under ALL_BROKERS the cluster-wide ones."""
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
     """The configs of groups that have some of their own."""
+    entity_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing, repr=False)
+    """Credentials and quotas of users, clients and addresses; see security/entities.py for the names."""
     deleting: Mapping[bytes, str] = field(default_factory=_nothing)
     """Ids and names of deleted topics whose files may still exist."""
     version: int = 0
@@ -205,6 +207,11 @@ class ClusterImage:
         if not configs:
             return replace(self, group_configs=_without(self.group_configs, group))
         return replace(self, group_configs=_with(self.group_configs, group, configs))
+
+    def with_entity_configs(self, entity: str, configs: Mapping[str, str]) -> ClusterImage:
+        if not configs:
+            return replace(self, entity_configs=_without(self.entity_configs, entity))
+        return replace(self, entity_configs=_with(self.entity_configs, entity, configs))
 
 
 def _with(mapping: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:

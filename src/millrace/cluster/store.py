@@ -78,6 +78,9 @@ class MetadataStore(Protocol):
     ) -> None:
         """Replace the configs of a group, whether or not the group exists."""
 
+    async def alter_entity_configs(self, entity: str, changes: Mapping[str, str | None]) -> None:
+        """Set credentials or quotas of a user, client or address; None unsets one."""
+
     async def alter_partitions(self, states: PartitionStates) -> None:
         """Replace the states of partitions: leaders, epochs, in-sync and offline replicas."""
 

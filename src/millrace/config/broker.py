@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -28,7 +28,7 @@ from .options import (
     strings,
 )
 from .properties import parse_properties
-from .security import TLS_OPTIONS, TlsConfig
+from .security import SASL_JAAS_CONFIG, SASL_OPTIONS, TLS_OPTIONS, SaslConfig, TlsConfig
 from .topic import TOPIC_OPTIONS, LogConfig, check_log_config, parse_topic_configs
 
 logger = logging.getLogger(__name__)
@@ -42,6 +42,9 @@ class BrokerConfig:
 
     auto_create_topics_enable: bool = boolean(True, "Create a topic when a client first requests it.")
     broker_rack: str | None = string(None, "Rack of this broker, reported to clients.")
+    connection_failed_authentication_delay_ms: int = integer(
+        100, "How long a client waits for the response to a failed authentication.", at_least=0
+    )
     connections_max_idle_ms: int = long(10 * MINUTE_MS, "Close a connection that was idle this long.")
     default_replication_factor: int = integer(
         1, "Replicas of a topic that is created without a replication factor.", at_least=1
@@ -261,6 +264,17 @@ class BrokerConfig:
         values = {option.attribute: self._listener_value(listener, option) for option in TLS_OPTIONS}
         return TlsConfig(**values)  # type: ignore[arg-type]  # each option parses to its own field's type
 
+    def sasl(self, listener: str) -> SaslConfig:
+        """The SASL options of a listener: its own over those of all listeners."""
+        values = {option.attribute: self._listener_value(listener, option) for option in SASL_OPTIONS}
+        return SaslConfig(**values)  # type: ignore[arg-type]  # each option parses to its own field's type
+
+    def jaas_config(self, listener: str, mechanism: str) -> str | None:
+        """The JAAS text of a mechanism on a listener."""
+        own = replace(SASL_JAAS_CONFIG, name=f"{mechanism.lower()}.{SASL_JAAS_CONFIG.name}")
+        text = self._listener_value(listener, own)
+        return None if text is None else str(text)
+
     def _listener_value(self, listener: str, option: Option) -> Value:
         for name in (f"listener.name.{listener.lower()}.{option.name}", option.name):
             for layer in (self.dynamic, self.dynamic_defaults, self.static):
@@ -398,7 +412,15 @@ FIELD_OPTIONS: list[Option] = list(options_of(BrokerConfig))
 BROKER_OPTIONS: dict[str, Option] = {
     option.name: option
     for option in sorted(
-        (*FIELD_OPTIONS, *_log_defaults(), *_WEAKER_LOG_DEFAULTS, *_COMPOUND_OPTIONS, *TLS_OPTIONS),
+        (
+            *FIELD_OPTIONS,
+            *_log_defaults(),
+            *_WEAKER_LOG_DEFAULTS,
+            *_COMPOUND_OPTIONS,
+            *TLS_OPTIONS,
+            *SASL_OPTIONS,
+            SASL_JAAS_CONFIG,
+        ),
         key=lambda option: option.name,
     )
 }

@@ -55,8 +55,6 @@ broker.heartbeat.interval.ms int 2000
 broker.session.timeout.ms int 9000
 client.quota.callback.class class -
 config.providers list "" dynamic
-connection.failed.authentication.delay.ms int 100
-connections.max.reauth.ms long 0
 controlled.shutdown.enable boolean true
 controller.quorum.append.linger.ms int 25
 controller.quorum.auto.join.enable boolean false
@@ -197,8 +195,6 @@ replication.quota.window.num int 11
 replication.quota.window.size.seconds int 1
 request.timeout.ms int 30000
 sasl.client.callback.handler.class class -
-sasl.enabled.mechanisms list GSSAPI per-broker
-sasl.jaas.config password - per-broker
 sasl.kerberos.kinit.cmd string /usr/bin/kinit per-broker
 sasl.kerberos.min.time.before.relogin long 60000 per-broker
 sasl.kerberos.principal.to.local.rules list DEFAULT per-broker
@@ -230,21 +226,14 @@ sasl.oauthbearer.assertion.private.key.passphrase password -
 sasl.oauthbearer.assertion.template.file string -
 sasl.oauthbearer.client.credentials.client.id string -
 sasl.oauthbearer.client.credentials.client.secret password -
-sasl.oauthbearer.clock.skew.seconds int 30
-sasl.oauthbearer.expected.audience list ""
-sasl.oauthbearer.expected.issuer string -
-sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100
-sasl.oauthbearer.jwks.endpoint.url string -
 sasl.oauthbearer.jwt.retriever.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
 sasl.oauthbearer.jwt.validator.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
 sasl.oauthbearer.scope string -
 sasl.oauthbearer.scope.claim.name string scope
-sasl.oauthbearer.sub.claim.name string sub
 sasl.oauthbearer.token.endpoint.url string -
 sasl.server.callback.handler.class class -
-sasl.server.max.receive.size int 524288
 security.inter.broker.protocol string PLAINTEXT
 security.providers string -
 share.coordinator.append.linger.ms int -1

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from .options import ConfigError
 
-_SUPPORTED_PROTOCOLS = ("PLAINTEXT", "SSL")
-_LATER_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _WILDCARD_HOSTS = ("", "0.0.0.0", "::")
 
 
@@ -26,6 +25,11 @@ class Listener:
     @property
     def is_encrypted(self) -> bool:
         return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether clients authenticate by SASL."""
+        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +89,7 @@ def _resolve(endpoint: Endpoint, advertised: Endpoint | None, protocols: Mapping
         raise ConfigError(
             f"listener.security.protocol.map does not say which protocol listener {endpoint.name} speaks"
         )
-    if protocol in _LATER_PROTOCOLS:
-        raise ConfigError(f"listener {endpoint.name}: {protocol} is not supported yet; use PLAINTEXT")
-    if protocol not in _SUPPORTED_PROTOCOLS:
+    if protocol not in _PROTOCOLS:
         raise ConfigError(f"listener {endpoint.name}: {protocol!r} is not a security protocol")
     if advertised is not None and advertised.host in _WILDCARD_HOSTS[1:]:
         raise ConfigError(

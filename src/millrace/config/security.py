@@ -1,8 +1,8 @@
-"""Options of TLS, which each listener may override: `listener.name.NAME.ssl.keystore.location`."""
+"""Options of TLS and SASL. Each listener may override them: `listener.name.NAME.ssl.keystore.location`."""
 
 from dataclasses import dataclass
 
-from .options import Scope, options_of, secret, string, strings
+from .options import Kind, Option, Scope, integer, long, options_of, secret, string, strings
 
 _LISTENER = Scope.PER_BROKER
 
@@ -58,3 +58,45 @@ class TlsConfig:
 
 
 TLS_OPTIONS = tuple(options_of(TlsConfig))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SaslConfig:
+    """Authentication on one listener."""
+
+    connections_max_reauth_ms: int = long(
+        0, "A client must authenticate again within this time; 0 lets it stay.", at_least=0
+    )
+    sasl_enabled_mechanisms: tuple[str, ...] = strings(
+        ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+        "SASL mechanisms that clients may use.",
+        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
+        scope=_LISTENER,
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = integer(
+        30, "Difference of clocks that is allowed for in the times of a token.", at_least=0
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = strings(
+        (), "Audiences, of which a token must name one; empty allows every audience."
+    )
+    sasl_oauthbearer_expected_issuer: str | None = string(None, "Issuer that tokens must name.")
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = long(
+        3_600_000, "How often the keys of tokens are fetched again.", at_least=1
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = string(
+        None, "Where the keys of tokens are: a file: or https: address of a JWKS."
+    )
+    sasl_oauthbearer_sub_claim_name: str = string("sub", "Claim of a token that names the user.")
+    sasl_server_max_receive_size: int = integer(
+        524_288, "Largest request that a client may send before it is authenticated.", at_least=1
+    )
+
+
+SASL_OPTIONS = tuple(options_of(SaslConfig))
+SASL_JAAS_CONFIG = Option(
+    "sasl.jaas.config",
+    Kind.PASSWORD,
+    None,
+    "Users of PLAIN in Kafka's JAAS syntax: listener.name.NAME.plain.sasl.jaas.config.",
+    scope=_LISTENER,
+)

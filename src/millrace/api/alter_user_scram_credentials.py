@@ -1,0 +1,71 @@
+"""AlterUserScramCredentials v0 (KIP-554): the client has salted the passwords; they never arrive here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TypeAlias
+
+from millrace.api.context import Context
+from millrace.crypto.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
+from millrace.errors import Error, KafkaError
+from millrace.security.entities import scram_credential, user_path
+from millrace.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+
+Change: TypeAlias = "ScramCredentialDeletion | ScramCredentialUpsertion"
+
+
+async def handle(
+    ctx: Context, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    changes: list[Change] = [*request.deletions, *request.upsertions]
+    repeated = {
+        key for key, count in Counter((one.name, one.mechanism) for one in changes).items() if count > 1
+    }
+    response = AlterUserScramCredentialsResponse()
+    for user in dict.fromkeys(change.name for change in changes):
+        own = [change for change in changes if change.name == user]
+        result = AlterUserScramCredentialsResult(user=user)
+        try:
+            if any((user, change.mechanism) in repeated for change in own):
+                raise KafkaError(
+                    Error.DUPLICATE_RESOURCE,
+                    "A user credential cannot be altered twice in the same request",
+                )
+            settings = dict(_setting(ctx, change) for change in own)
+            await ctx.services.metadata.alter_entity_configs(user_path(user), settings)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.error, error.message
+        response.results.append(result)
+    return response
+
+
+def _setting(ctx: Context, change: Change) -> tuple[str, str | None]:
+    """The config that a change sets, or unsets."""
+    if not change.name:
+        raise KafkaError(Error.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    try:
+        mechanism = ScramMechanism(change.mechanism)
+    except ValueError:
+        raise KafkaError(Error.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism") from None
+    if isinstance(change, ScramCredentialDeletion):
+        if scram_credential(ctx.image.entity_configs, change.name, mechanism) is None:
+            raise KafkaError(
+                Error.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+            )
+        return mechanism.text, None
+    if change.iterations < MIN_ITERATIONS:
+        raise KafkaError(Error.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if change.iterations > MAX_ITERATIONS:
+        raise KafkaError(Error.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    if not change.salt or not change.salted_password:
+        raise KafkaError(Error.UNACCEPTABLE_CREDENTIAL, "A salt and a salted password are needed")
+    credential = ScramCredential.of(
+        mechanism, bytes(change.salted_password), bytes(change.salt), change.iterations
+    )
+    return mechanism.text, credential.text

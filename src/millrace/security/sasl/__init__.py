@@ -1,0 +1,1 @@
+"""SASL: the server's side of each mechanism."""
