@@ -119,6 +119,11 @@ class Processes:
         finally:
             self.stop()
 
+    @property
+    def up(self) -> int:
+        """The number of workers that run."""
+        return sum(worker.pid is not None for worker in self.workers)
+
     def interrupt(self) -> None:
         """Let `run` end soon. Any thread may call it."""
         self._interrupted.set()

@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 # A worker that dies is started again; its failures add up over its whole life.
 TASK_FAILURES = 1000
 WATCH_SECONDS = 0.05
+STOP_SECONDS = 10.0
 
 SETTINGS = {
     "spark.task.maxFailures": str(TASK_FAILURES),
@@ -47,13 +48,16 @@ LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": 
 class Driver:
     """Runs the workers of a topology on Spark, from the thread that calls it."""
 
-    def __init__(self, job: Job, master: str | None, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, job: Job, master: str | None) -> None:
+        """`spark.*` settings of the topology are Spark's, such as the memory of its executors."""
         workers = len(job.placement)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         conf = SparkConf().setAppName(f"topology {job.name}")
         conf.setMaster(master or f"local[{workers},{TASK_FAILURES}]")
-        local = LOCAL_SETTINGS if master is None or master.startswith("local") else {}
-        for name, value in {**SETTINGS, **local, **(settings or {})}.items():
+        is_local = master is None or master.startswith("local")
+        # By default, a standalone cluster would give one topology all its cores.
+        own = LOCAL_SETTINGS if is_local else {"spark.cores.max": str(workers)}
+        for name, value in {**SETTINGS, **own, **_spark_settings(job)}.items():
             conf.set(name, value)
         self._job = job
         self._group = f"topology-{job.name}"
@@ -61,6 +65,23 @@ class Driver:
         self._context.setLogLevel("ERROR")
         self._context.addFile(job.path)
         self._failure: BaseException | None = None
+        self._interrupted = threading.Event()
+
+    @property
+    def up(self) -> int:
+        """The number of workers that run."""
+        tracker = self._context.statusTracker()
+        stages = [
+            tracker.getStageInfo(stage)
+            for job in tracker.getJobIdsForGroup(self._group)
+            if (info := tracker.getJobInfo(job)) is not None
+            for stage in info.stageIds
+        ]
+        return sum(stage.numActiveTasks for stage in stages if stage is not None)
+
+    def interrupt(self) -> None:
+        """Let `run` end soon. Any thread may call it."""
+        self._interrupted.set()
 
     def run(self, *, once: bool = False) -> None:
         """Run until interrupted or, with `once`, until everything that was in the log is processed."""
@@ -70,6 +91,10 @@ class Driver:
         try:
             while running.is_alive():
                 if once and progress.is_done():
+                    break
+                if self._interrupted.is_set():
+                    # Workers that were ordered to stop commit first.
+                    running.join(STOP_SECONDS)
                     break
                 running.join(WATCH_SECONDS)
             if self._failure is not None:
@@ -94,3 +119,8 @@ class Driver:
         except Exception as error:
             if "cancelled" not in str(error):
                 self._failure = error
+
+
+def _spark_settings(job: Job) -> dict[str, str]:
+    config = job.plan().config
+    return {name: str(value) for name, value in config.items() if name.startswith("spark.")}
