@@ -560,7 +560,7 @@ class SimulatedCluster:
             return
         self.values += 1
         record = (partition.leader_epoch, self.values)
-        offset = partition.append(memoryview(self.values.to_bytes(4))).base_offset
+        offset = partition.append_as_leader(memoryview(self.values.to_bytes(4))).base_offset
 
         def acknowledged(failure: Any) -> None:
             if failure is None:

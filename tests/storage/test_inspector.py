@@ -239,6 +239,7 @@ async def test_an_idle_process_ends(inspector: Inspector, monkeypatch: pytest.Mo
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_stopping_ends_what_is_under_way() -> None:
     inspector = Inspector(asyncio.get_running_loop(), 1 << 28)
     inspections = [late(inspector, batch(1_000_000, codec=Codec.ZSTD)) for _ in range(2)]

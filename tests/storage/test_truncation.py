@@ -277,6 +277,7 @@ def new_life(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[[str, Disk
         log.abandon()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [0, 17, 30])
 def test_a_process_killed_at_any_step_of_a_cut_leaves_a_beginning_of_the_log(
     new_life: Callable[[str, Disk], Log], open_log: OpenLog, clock: ManualClock, offset: int

@@ -24,6 +24,8 @@ from ..waiting import until
 WORD_COUNT = Path(__file__).parents[2] / "examples" / "topologies" / "wordcount.py"
 SECONDS = 120
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:

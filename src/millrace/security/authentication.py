@@ -114,7 +114,7 @@ class SaslSession:
         return progress
 
     def lifetime_ms(self) -> int:
-        """How long the identity is good for, 0 for as long as the connection."""
+        """Milliseconds for which the identity is valid; 0 means as long as the connection lives."""
         assert self.identity is not None
         limits = [self.authentication.max_lifetime_ms] if self.authentication.max_lifetime_ms else []
         if self.identity.expires_ms is not None:

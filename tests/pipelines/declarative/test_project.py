@@ -68,6 +68,7 @@ def run_command(project: Path, bootstrap: str, *options: str) -> None:
     assert done.exit_code == 0, done.output
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_example_fills_its_tables_and_its_sink_and_the_next_run_continues(project: Path) -> None:
     with Broker() as broker:

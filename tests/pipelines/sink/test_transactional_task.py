@@ -192,6 +192,7 @@ class Run:
             yield message.key() or b"", message.value() or b""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", seeds(usual=1, soak=50))
 def test_each_row_is_written_once_and_in_order(seed: int, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ def group_of(name: str) -> str:
 
 
 def own_prefix(name: str) -> str:
-    """How the topics begin that only the topology itself reads and writes."""
+    """Prefix of the topics that only the topology itself reads and writes."""
     return f"_topology.{name}."
 
 

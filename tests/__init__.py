@@ -1,0 +1,1 @@
+"""Tests. An own package, since some libraries install a package of this name too."""
