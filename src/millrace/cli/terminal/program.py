@@ -44,6 +44,10 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Topologies": {
         "topology": "Run a topology of spouts and bolts over the log.",
     },
+    "Services": {
+        "mqtt": "Serve MQTT clients: messages are records of the log.",
+        "mqtt-password": "Add a user to the password file of mqtt.",
+    },
     "Measure": {
         "producer-perf-test": "Measure how fast records can be produced.",
         "consumer-perf-test": "Measure how fast records can be consumed.",

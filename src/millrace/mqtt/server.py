@@ -1,0 +1,101 @@
+"""The MQTT server: listeners in front of the hub."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from millrace.mqtt.client import ConnectedClient
+from millrace.mqtt.connection import Connection, Handler
+from millrace.mqtt.hub import Hub
+from millrace.mqtt.packets.reasons import Reason
+from millrace.mqtt.passwords import Anyone, Authenticator
+from millrace.mqtt.sessions.registry import Sessions
+
+if TYPE_CHECKING:
+    from millrace.mqtt.counters import Counters
+    from millrace.mqtt.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+BACKLOG = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address to listen on; with `tls`, only for clients that use it."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+
+
+class Server:
+    """Serves MQTT clients until it is stopped. Owned by one event loop."""
+
+    def __init__(self, settings: Settings, authenticator: Authenticator | None = None) -> None:
+        self._settings = settings
+        self._authenticator = authenticator or Anyone()
+        self._hub = Hub(settings)
+        self._sessions = Sessions(self._hub)
+        self._connections: set[Connection] = set()
+        self._servers: list[asyncio.Server] = []
+        self._upkeep: asyncio.Task[None] | None = None
+        self.addresses: list[tuple[str, int]] = []
+
+    @property
+    def counters(self) -> Counters:
+        """The counts of now."""
+        counters = self._hub.counters
+        counters.sessions = len(self._sessions.by_client)
+        counters.subscriptions = self._hub.tree.size
+        counters.retained_messages = self._hub.retained.size
+        return counters
+
+    async def start(self, listeners: Sequence[Listener]) -> None:
+        """Load what the log has, and listen. Raises KafkaError or OSError."""
+        self._sessions.load(await self._hub.start())
+        loop = asyncio.get_running_loop()
+        for listener in listeners:
+            server = await loop.create_server(
+                self._connection,
+                listener.host,
+                listener.port,
+                ssl=listener.tls,
+                backlog=BACKLOG,
+            )
+            self._servers.append(server)
+            self.addresses.append(server.sockets[0].getsockname()[:2])
+        self._upkeep = loop.create_task(self._keep_up())
+
+    def _connection(self) -> Connection:
+        return Connection(self._settings, self._hub.counters, self._connections, self._client)
+
+    def _client(self, connection: Connection) -> Handler:
+        return ConnectedClient(connection, self._hub, self._sessions, self._authenticator)
+
+    async def _keep_up(self) -> None:
+        """Close silent connections and store positions, from time to time."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._settings.store_seconds)
+            now = loop.time()
+            for connection in [each for each in self._connections if each.is_silent(now)]:
+                self._hub.counters.keep_alive_timeouts += 1
+                connection.close(Reason.KEEP_ALIVE_TIMEOUT, "nothing arrived within the keep-alive time")
+            self._sessions.store_positions()
+
+    async def stop(self) -> None:
+        """Disconnect every client, and write what is on its way. Sessions stay in the log."""
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+        for server in self._servers:
+            server.close()
+        for connection in list(self._connections):
+            connection.close(Reason.SERVER_SHUTTING_DOWN, "the server stops")
+        self._sessions.store_positions()
+        await self._hub.close()

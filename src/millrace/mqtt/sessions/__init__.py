@@ -1,0 +1,1 @@
+"""Sessions: subscriptions, messages on their way to a client, and their state in the log."""
