@@ -46,4 +46,12 @@ class Service(NamedTuple):
         return loaded
 
 
-SERVICES: tuple[Service, ...] = ()
+SERVICES: tuple[Service, ...] = (
+    Service(
+        "supervisor",
+        "supervisor of topologies",
+        None,
+        "millrace.topologies.supervisor.process:run",
+        process="supervisor",
+    ),
+)

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from millrace.topologies.model.config import value_of
 from millrace.topologies.model.errors import TopologyError
 from millrace.topologies.model.loading import load_topology
+from millrace.topologies.runtime.control import topology_key
 from millrace.topologies.runtime.control_writer import ControlWriter, Superseded
 from millrace.topologies.runtime.jobs import Job
 from millrace.topologies.runtime.placement import EvenScheduler
@@ -34,13 +35,13 @@ def prepare(
     workers: int | None = None,
     config: Mapping[str, Any] | None = None,
     client: Mapping[str, str] | None = None,
-    key: bytes | None = None,
+    signing_key: bytes | None = None,
     id: str = "",
 ) -> Job:
     """Load and check a topology, prepare its topics, and place its tasks.
 
-    Workers sign what they write for each other with the key. A run with another key than the last one cannot
-    read what is still on its way.
+    Workers sign what they write for each other. A run with another key than the last one cannot read what is
+    still on its way; without a key, one is made for this run.
     """
     topology = load_topology(path, class_name)
     settings = dict(config or {})
@@ -57,7 +58,7 @@ def prepare(
         class_name=topology.__name__,
         name=plan.name,
         bootstrap=bootstrap,
-        key=key.hex() if key is not None else secrets.token_hex(32),
+        key=topology_key(signing_key or secrets.token_bytes(32), plan.name).hex(),
         placement=placement,
         config=settings,
         client=dict(client or {}),

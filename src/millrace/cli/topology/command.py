@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from millrace import __version__
-from millrace.cli.terminal.options import KafkaCommand, Target, broker_options, parse_pairs
+from millrace.cli.terminal.options import KafkaCommand, Target, broker_options
+from millrace.cli.topology import listing, submit, verbs
+from millrace.cli.topology.settings import typed_settings
 
 
 class TopologyGroup(click.Group):
@@ -21,6 +22,20 @@ class TopologyGroup(click.Group):
 @click.version_option(__version__, message="millrace %(version)s")
 def command() -> None:
     """Run topologies of spouts and bolts over the log."""
+
+
+for _added in (
+    submit.submit,
+    submit.update,
+    listing.list_topologies,
+    listing.describe,
+    listing.logs,
+    verbs.kill,
+    verbs.activate,
+    verbs.deactivate,
+    verbs.rebalance,
+):
+    command.add_command(_added)
 
 
 @command.command("run")
@@ -47,6 +62,7 @@ def run(
 ) -> None:
     """Run the topology in FILE in the foreground, until Ctrl-C."""
     from millrace.topologies.running import prepare, run_workers
+    from millrace.topologies.supervisor.keys import find_signing_key
 
     job = prepare(
         file,
@@ -54,18 +70,9 @@ def run(
         class_name=class_name,
         name=name,
         workers=workers,
-        config={key: _typed(value) for key, value in parse_pairs(settings, "--config").items()},
+        config=typed_settings(settings),
         client=target.properties,
+        signing_key=find_signing_key(target.bootstrap),
     )
     click.echo(f"{job.name}: {len(job.placement)} workers over {job.bootstrap}; Ctrl-C stops it", err=True)
     run_workers(job, master=master, spark=not no_spark, once=once)
-
-
-def _typed(text: str) -> Any:
-    """A setting's value: a number or a truth value where it looks like one."""
-    import json
-
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

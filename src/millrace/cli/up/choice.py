@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterable, Sequence
 
 from millrace.cli.terminal.errors import CommandError
 from millrace.services.table import SERVICES, Service
 
 BROKER = "broker"
+# The packages of the extra `services` that every service over HTTP needs.
+NEEDED = ("starlette", "uvicorn")
+HOW_TO_INSTALL = "pip install 'millrace[services]'"
 
 
 def chosen(only: str | None, without: str | None) -> tuple[bool, list[Service]]:
@@ -30,6 +34,20 @@ def with_ports(services: Sequence[Service], ports: dict[str, str]) -> list[Servi
         service._replace(port=_port(service.name, ports[service.name])) if service.name in ports else service
         for service in services
     ]
+
+
+def installed(services: Sequence[Service]) -> tuple[list[Service], list[Service]]:
+    """The services that can run, and those that need packages which are not installed."""
+    if all(importlib.util.find_spec(package) is not None for package in NEEDED):
+        return list(services), []
+    ready = [service for service in services if service.port is None]
+    return ready, [service for service in services if service.port is not None]
+
+
+def how_to_get(services: Sequence[Service]) -> dict[str, str]:
+    """The line of the banner that says how to get services which are not installed."""
+    titles = ", ".join(service.title for service in services)
+    return {"more": f"{HOW_TO_INSTALL} adds: {titles}"} if services else {}
 
 
 def _port(name: str, text: str) -> int:

@@ -52,14 +52,12 @@ def command(
 ) -> None:
     """Start the platform here and now: a broker and the services around it."""
     from millrace.cli.terminal.foreground import log_to_stderr, run
-    from millrace.cli.up import platform
-    from millrace.cli.up.choice import chosen, with_ports
+    from millrace.cli.up import choice
     from millrace.config import BrokerConfig
-    from millrace.services.table import Settings
 
     log_to_stderr()
-    with_broker, services = chosen(only, without)
-    services = with_ports(services, parse_pairs(service_ports, "--service-port"))
+    with_broker, services = choice.chosen(only, without)
+    services = choice.with_ports(services, parse_pairs(service_ports, "--service-port"))
     defaults = {
         "listeners": f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}",
         "log.dirs": str(data_dir.expanduser().absolute()),
@@ -67,13 +65,16 @@ def command(
         "group.initial.rebalance.delay.ms": "0",
     }
     config = BrokerConfig.from_properties(defaults | parse_pairs(settings, "--set")) if with_broker else None
-    more: dict[str, str] = {}
-    if services and not platform.are_services_installed():
-        if config is None:
-            raise CommandError(f"the services are not installed; {platform.HOW_TO_INSTALL}")
-        services, more = [], platform.missing_services(services)
+    services, missing = choice.installed(services)
+    more = choice.how_to_get(missing)
+    if config is None and not services:
+        raise CommandError(f"the services are not installed; {choice.HOW_TO_INSTALL}")
     if config is not None and not services:
         run(config, more)
         return
+    # Imported only if there is something to watch: a broker alone stays small.
+    from millrace.cli.up import platform
+    from millrace.services.table import Settings
+
     around = Settings(bootstrap or f"{host}:{port}", platform.secrets_dir(config, data_dir), host)
-    platform.run_platform(config, services, around)
+    platform.run_platform(config, services, around, more)

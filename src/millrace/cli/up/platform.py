@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.util
 import itertools
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,27 +23,16 @@ if TYPE_CHECKING:
     from millrace.broker import Broker
     from millrace.config import BrokerConfig
 
-# The packages of the extra `services` that every service needs.
-NEEDED = ("starlette", "uvicorn")
-HOW_TO_INSTALL = "pip install 'millrace[services]'"
 
-
-def are_services_installed() -> bool:
-    return all(importlib.util.find_spec(package) is not None for package in NEEDED)
-
-
-def missing_services(services: Sequence[Service]) -> dict[str, str]:
-    """The line of the banner that says how to get the services which are not installed."""
-    titles = ", ".join(service.title for service in services)
-    return {"more": f"{HOW_TO_INSTALL} adds: {titles}"} if services else {}
-
-
-def run_platform(config: BrokerConfig | None, services: Sequence[Service], settings: Settings) -> None:
+def run_platform(
+    config: BrokerConfig | None, services: Sequence[Service], settings: Settings, more: Mapping[str, str]
+) -> None:
     """Run everything until Ctrl-C or SIGTERM. Without a config, the services use another broker."""
     children = Children()
     broker: Child | None = None
     try:
         listening, rows = _listen(services, settings.host)
+        rows |= more
         if config is not None:
             broker, report = _start_broker(children, config)
             settings = dataclasses.replace(settings, bootstrap=report.addresses[0])

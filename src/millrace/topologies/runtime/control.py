@@ -38,6 +38,11 @@ class Unsigned(TopologyError):
     """A record has no valid signature."""
 
 
+def topology_key(signing_key: bytes, name: str) -> bytes:
+    """The key of one topology: its workers can sign nothing for others, and no jobs."""
+    return hmac.digest(signing_key, b"topology:" + name.encode(), hashlib.sha256)
+
+
 def sign(key: bytes, content: bytes) -> bytes:
     return hmac.digest(key, content, hashlib.sha256) + content
 

@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 30.0
 READ_RECORDS = 1000
+# librdkafka writes notes about its own work to standard error.
+QUIET = {"log_level": "4"}
 
 
 class LogUnavailable(TopologyError):
@@ -45,7 +47,7 @@ class Board:
     """Follows the topics of the supervisor. One thread may use it."""
 
     def __init__(self, bootstrap: str, key: bytes, client: Mapping[str, str] | None = None) -> None:
-        self._config: dict[str, Any] = {**(client or {}), "bootstrap.servers": bootstrap}
+        self._config: dict[str, Any] = {**QUIET, **(client or {}), "bootstrap.servers": bootstrap}
         self._bootstrap = bootstrap
         self._key = key
         self.jobs: dict[str, Job] = {}

@@ -24,17 +24,7 @@ def components_of(plan: Plan) -> dict[str, ComponentInfo]:
 
 
 def edges_of(plan: Plan) -> list[EdgeInfo]:
-    return [
-        EdgeInfo(
-            edge.source, edge.stream.name, edge.target, _described(edge.grouping.kind.value, edge.grouping.by)
-        )
-        for edge in plan.edges
-    ]
-
-
-def _described(kind: str, by: object) -> str:
-    fields = ", ".join(by) if isinstance(by, (tuple, list)) else ""
-    return f"{kind} ({fields})" if fields else kind
+    return [EdgeInfo(edge.source, edge.stream.name, edge.target, str(edge.grouping)) for edge in plan.edges]
 
 
 def objections(old: Job, new: Plan) -> Iterator[str]:

@@ -25,11 +25,12 @@ from confluent_kafka import KafkaException
 from millrace.services.secret_file import read_secret
 from millrace.topologies.model.errors import TopologyError
 from millrace.topologies.running import Workers, new_workers, prepare
+from millrace.topologies.runtime.control import topology_key
 from millrace.topologies.runtime.control_writer import ControlWriter, Superseded
 from millrace.topologies.supervisor.board import Board, LogUnavailable
 from millrace.topologies.supervisor.code import fetch, unpack
 from millrace.topologies.supervisor.identity import process_started
-from millrace.topologies.supervisor.records import STATUSES, Job, State, Status, encode, topology_key
+from millrace.topologies.supervisor.records import STATUSES, Job, State, Status, encode
 
 logger = logging.getLogger(__name__)
 
@@ -62,9 +63,9 @@ class Driver:
         signing_key = bytes.fromhex(read_secret(Path(task.key_file)))
         self._task = task
         self._signing_key = signing_key
-        self._key = topology_key(signing_key, task.name)
         self._board = Board(task.bootstrap, signing_key, task.client)
-        self._writer = ControlWriter(task.name, self._key, task.bootstrap, task.client)
+        key = topology_key(signing_key, task.name)
+        self._writer = ControlWriter(task.name, key, task.bootstrap, task.client)
         self._started_ms = _now_ms()
         self._reported = 0.0
         self._placement: list[list[int]] = []
@@ -108,6 +109,7 @@ class Driver:
             workers = new_workers(
                 replace(prepared, incarnation=incarnation), master=job.master, spark=job.spark
             )
+            logger.info("%s: %d workers start, generation %d", job.id, len(self._placement), job.generation)
             running = _Running(workers)
             running.start()
             try:
@@ -129,7 +131,7 @@ class Driver:
             name=job.name,
             config=job.config,
             client=self._task.client,
-            key=self._key,
+            signing_key=self._signing_key,
             id=job.id,
         )
 

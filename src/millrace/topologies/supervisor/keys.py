@@ -11,6 +11,8 @@ from pathlib import Path
 from millrace.admin.cluster import describe_cluster
 from millrace.admin.log_dirs import describe_log_dirs
 from millrace.client import Client
+from millrace.errors import KafkaError
+from millrace.services.secret_file import read_secret
 from millrace.topologies.model.errors import TopologyError
 
 CLIENT_ID = "millrace-keys"
@@ -37,6 +39,14 @@ def find_data_dir(bootstrap: str, given: Path | None) -> Path:
         f"the key of the supervisor at {bootstrap} is not on this machine; topologies are submitted where the"
         " supervisor runs (`millrace up` starts one), or with --data-dir, the directory of its signing.key"
     )
+
+
+def find_signing_key(bootstrap: str) -> bytes | None:
+    """The key of a log whose supervisor runs on this machine, None if there is none to be found."""
+    try:
+        return bytes.fromhex(read_secret(signing_key_file(find_data_dir(bootstrap, None))))
+    except (TopologyError, KafkaError, OSError):
+        return None
 
 
 async def _data_dirs(bootstrap: str) -> list[Path]:

@@ -17,6 +17,7 @@ from millrace.services.table import Settings
 from millrace.topologies.supervisor.board import Board, LogUnavailable, create_topics
 from millrace.topologies.supervisor.drivers import Drivers
 from millrace.topologies.supervisor.keys import signing_key_file
+from millrace.topologies.supervisor.members import client_id
 from millrace.topologies.supervisor.records import JOBS, SUPERVISORS
 
 logger = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class Supervisor:
                 "group.id": SUPERVISORS,
                 # Static membership: after a kill, the same supervisor leads again without a wait.
                 "group.instance.id": f"{host}:{self._settings.data_dir}".replace("/", "_"),
-                "client.id": f"{host}/{os.getpid()}/{round(time.time())}",
+                "client.id": client_id(host, os.getpid(), time.time()),
                 "session.timeout.ms": SESSION_MS,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "latest",

@@ -6,8 +6,6 @@ driver. All of them are signed: a topic that others can write is input, not code
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from typing import Any, Literal
 
 import msgspec
@@ -107,11 +105,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     log: str = ""
     """The file of the driver's output on its host."""
-
-
-def topology_key(signing_key: bytes, name: str) -> bytes:
-    """The key of one topology: its workers can sign nothing for others, and no jobs."""
-    return hmac.digest(signing_key, b"topology:" + name.encode(), hashlib.sha256)
 
 
 def encode(key: bytes, record: Job | Status) -> bytes:
