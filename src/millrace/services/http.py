@@ -46,10 +46,17 @@ def serve(
 
     `on_ready` gets the address when requests are accepted.
     """
+    serve_socket(app, listen(host, port, name=name), on_ready=on_ready)
+
+
+def serve_socket(
+    app: ASGIApp, listening: socket.socket, *, on_ready: Callable[[str], object] | None = None
+) -> None:
+    """Serve one app on a socket from `listen`, until SIGTERM or SIGINT."""
     import uvloop
 
-    listener = Listener(app, listen(host, port, name=name))
-    address = url_of(listener.socket)
+    listener = Listener(app, listening)
+    address = url_of(listening)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_until_signal([listener], lambda: on_ready(address) if on_ready else None))
 

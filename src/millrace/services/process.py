@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import signal
 import socket
 from collections.abc import Mapping, Sequence
@@ -32,5 +33,9 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    listeners = [Listener(service.load()(settings), sockets[service.name]) for service in services]
+    listeners = []
+    for service in services:
+        listening = sockets[service.name]
+        around = dataclasses.replace(settings, port=listening.getsockname()[1])
+        listeners.append(Listener(service.load()(around), listening))
     await serve_all(listeners, stopped)

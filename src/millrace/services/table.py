@@ -22,6 +22,8 @@ class Settings:
     """Holds the secrets of the platform."""
     host: str = "127.0.0.1"
     """The address that services listen on."""
+    port: int = 0
+    """The port that this service listens on."""
     client: Mapping[str, str] = field(default_factory=dict)
     """Further properties of clients, such as those of security."""
 
@@ -47,6 +49,7 @@ class Service(NamedTuple):
 
 
 SERVICES: tuple[Service, ...] = (
+    Service("registry", "schema registry", 8081, "millrace.registry:app"),
     Service(
         "supervisor",
         "supervisor of topologies",

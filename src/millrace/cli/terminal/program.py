@@ -45,6 +45,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "topology": "Run a topology of spouts and bolts over the log.",
     },
     "Services": {
+        "registry": "Serve schemas to producers and consumers, with Confluent's API.",
         "mqtt": "Serve MQTT clients: messages are records of the log.",
         "mqtt-password": "Add a user to the password file of mqtt.",
     },

@@ -1,0 +1,36 @@
+"""The registry itself: liveness, contexts, identity and version."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from millrace import __version__
+from millrace.registry.routes.web import Answer, registry
+
+
+async def root(request: Request) -> Response:
+    return Answer({})
+
+
+async def list_contexts(request: Request) -> Response:
+    return Answer(registry(request).state.contexts())
+
+
+async def get_identity(request: Request) -> Response:
+    here = registry(request)
+    clusters = {"kafka-cluster": here.cluster_id, "schema-registry-cluster": here.group}
+    return Answer({"id": "", "scope": {"path": [], "clusters": clusters}})
+
+
+async def get_version(request: Request) -> Response:
+    return Answer({"version": __version__, "commitId": "", "name": "millrace"})
+
+
+ROUTES = [
+    Route("/", root, methods=["GET", "POST"]),
+    Route("/contexts", list_contexts, methods=["GET"]),
+    Route("/v1/metadata/id", get_identity, methods=["GET"]),
+    Route("/v1/metadata/version", get_version, methods=["GET"]),
+]
