@@ -100,6 +100,8 @@ class LocalTopology:
                 self._deliver(self._deliveries.popleft())
                 self.engine.run_queue()
                 busy = True
+            busy |= bool(self.engine.calls)
+            self.engine.finish()
             if not self.engine.run_queue() and not busy:
                 return
         raise AssertionError(f"the topology still emits after {MOST_TURNS} turns; does a spout never stop?")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, ClassVar
 
 from millrace.topologies.model.component import Component, TaskContext
+from millrace.topologies.model.config import value_of
 from millrace.topologies.model.errors import TopologyError
 from millrace.topologies.model.specs import ComponentSpec
 from millrace.topologies.model.streams import DEFAULT_STREAM
@@ -27,8 +29,10 @@ class Bolt(Component):
     holds_tuples: ClassVar[bool] = False
     """Whether tuples stay with the bolt after `process`, which then acks or fails them later."""
 
-    current: Tuple | None = None
-    """The tuple being processed; set by the runtime."""
+    @property
+    def current(self) -> Tuple | None:
+        """The tuple being processed."""
+        return self.collector.current
 
     def initialize(self, conf: dict[str, Any], context: TaskContext) -> None:
         """Set up this instance on its worker: connections, caches, everything that cannot be serialised."""
@@ -56,11 +60,10 @@ class Bolt(Component):
         need_task_ids: bool = False,
     ) -> list[int] | None:
         """Emit values; with `need_task_ids` returns the tasks that receive them."""
-        if anchors is None and self.auto_anchor and self.current is not None:
-            anchors = (self.current,)
-        tasks = self.collector.emit(
-            tup, stream=stream, anchors=anchors, direct_task=direct_task, message_id=None
-        )
+        collector = self.collector
+        if anchors is None and self.auto_anchor and (current := collector.current) is not None:
+            anchors = (current,)
+        tasks = collector.emit(tup, stream=stream, anchors=anchors, direct_task=direct_task, message_id=None)
         return tasks if need_task_ids else None
 
     def ack(self, tup: Tuple) -> None:
@@ -83,6 +86,16 @@ class Bolt(Component):
     def check_spec(cls, spec: ComponentSpec, label: str) -> None:
         if not spec.inputs:
             raise TopologyError(f"the bolt {label} has no inputs; write inputs=[other] in its spec")
+        if value_of("topology.executors", spec.config):
+            if cls.holds_tuples:
+                raise TopologyError(f"{label} holds tuples, so it runs in the worker's loop; drop executors=")
+            if cls.is_async():
+                raise TopologyError(f"{label} has an async process, which needs no threads; drop executors=")
+
+    @classmethod
+    def is_async(cls) -> bool:
+        """Whether `process` is an async function."""
+        return inspect.iscoroutinefunction(cls.process)
 
 
 class RichBolt(Bolt):
@@ -121,6 +134,10 @@ class BatchingBolt(Bolt):
         if self._ticks >= self.ticks_between_batches:
             self._ticks = 0
             self.process_batches()
+
+    def forget(self) -> None:
+        """Drop the tuples that wait: the runtime delivers them again."""
+        self._batches.clear()
 
     def process_batches(self) -> None:
         batches, self._batches = self._batches, {}
@@ -166,3 +183,12 @@ class StatefulBolt(Bolt):
 
     def init_state(self, state: MutableMapping[Any, Any]) -> None:
         """The state is restored, and no tuple has come yet."""
+
+    @classmethod
+    def check_spec(cls, spec: ComponentSpec, label: str) -> None:
+        super().check_spec(spec, label)
+        if cls.is_async():
+            raise TopologyError(
+                f"{label} has state and an async process: tuples would overtake each other and overwrite "
+                "each other's state; write a plain process, with executors=N if it blocks"
+            )

@@ -31,6 +31,10 @@ class TaskContext:
 class Collector(Protocol):
     """The runtime as an instance sees it. It belongs to the thread that runs the instance."""
 
+    @property
+    def current(self) -> Tuple | None:
+        """The tuple being processed."""
+
     def emit(
         self,
         values: Sequence[Any],
@@ -73,12 +77,18 @@ class Component:
         inputs: Inputs | None = None,
         par: int = 1,
         tasks: int | None = None,
+        executors: int | None = None,
         outputs: Sequence[Any] | None = None,
         config: Mapping[str, Any] | None = None,
         name: str | None = None,
         **keywords: Any,
     ) -> ComponentSpec:
-        """This component as a part of a topology. Other arguments go to the constructor of each instance."""
+        """This component as a part of a topology. Other arguments go to the constructor of each instance.
+
+        With `executors=N`, N threads of each worker run the component's tasks, for calls that block.
+        """
+        if executors is not None:
+            config = {**(config or {}), "topology.executors": executors}
         return make_spec(
             cls,
             arguments,

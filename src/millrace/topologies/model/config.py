@@ -41,9 +41,24 @@ SETTINGS: dict[str, Setting] = {
         3, int, "Deliveries of a failing record before it goes to the dead letters."
     ),
     "topology.allow.pickle": Setting(False, bool, "Send values of any type between workers, pickled."),
-    "topology.dead.letter.topic": Setting(None, str, "Topic for tuples that are given up."),
+    "topology.dead.letter.topic": Setting(
+        None, str, "Topic for tuples that are given up.", of_component=True
+    ),
+    "topology.max.internal.lag.bytes": Setting(
+        16 * 1024 * 1024,
+        int,
+        "Bytes that one worker lets wait for a component before it slows its sources down.",
+    ),
+    "topology.hang.timeout.secs": Setting(
+        None,
+        (int, float),
+        "A bolt that takes longer for one tuple restarts its worker; 30, or 8 in transactions.",
+    ),
     "topology.executors": Setting(
-        0, int, "Threads for a component's tasks; 0 runs them in the worker's loop.", True
+        0, int, "Threads for a component's tasks; 0 runs them in the worker's loop.", of_component=True
+    ),
+    "topology.async.max.pending": Setting(
+        100, int, "Tuples that one task of an async bolt works on at a time.", of_component=True
     ),
 }
 COMPONENT_ONLY = ("topology.tick.tuple.freq.secs",)

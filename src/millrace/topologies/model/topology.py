@@ -12,6 +12,7 @@ from millrace.topologies.model.bolts import Bolt
 from millrace.topologies.model.config import check_config
 from millrace.topologies.model.errors import TopologyError
 from millrace.topologies.model.grouping import Grouping, Kind
+from millrace.topologies.model.log import LogSpout
 from millrace.topologies.model.specs import ComponentSpec, StreamRef
 from millrace.topologies.model.spouts import Spout
 from millrace.topologies.model.streams import Stream
@@ -123,6 +124,7 @@ def build_plan(
         for source, grouping in spec.inputs.items():
             _check_input(component, source, grouping, known)
         spec.component.check_spec(spec, component)
+        _check_guarantee(name, component, spec, guarantee)
     check_config(name, config, of_component=False)
     return Plan(
         name,
@@ -131,6 +133,16 @@ def build_plan(
         tuple(_edges(specs, known)),
         config,
     )
+
+
+def _check_guarantee(name: str, component: str, spec: ComponentSpec, guarantee: str) -> None:
+    if guarantee != "exactly-once":
+        return
+    if issubclass(spec.component, Spout) and not issubclass(spec.component, LogSpout):
+        raise TopologyError(
+            f"{name} is exactly-once, but {component}, a spout of your own, cannot go back to a commit; "
+            "write its records to a topic and read them with LogSpout, or use guarantee = 'at-least-once'"
+        )
 
 
 def _check_input(component: str, source: StreamRef, grouping: Grouping, known: Mapping[int, str]) -> None:

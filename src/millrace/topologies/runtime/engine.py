@@ -6,22 +6,28 @@ the `Outlet`. Everything happens on one thread.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-from millrace.topologies.model.bolts import Bolt, StatefulBolt
+from millrace.topologies.model.bolts import BatchingBolt, Bolt, StatefulBolt
 from millrace.topologies.model.component import TaskContext
 from millrace.topologies.model.config import value_of
+from millrace.topologies.model.log import LogSpout
 from millrace.topologies.model.specs import ComponentSpec
 from millrace.topologies.model.spouts import Spout
 from millrace.topologies.model.topology import Plan
 from millrace.topologies.model.tuples import SYSTEM_COMPONENT, SYSTEM_TASK, TICK_STREAM, Tuple
 from millrace.topologies.model.windows import WindowedBolt
 from millrace.topologies.runtime.acker import Acker, Tree, new_id
-from millrace.topologies.runtime.tasks import BoltTask, Outlet, SpoutTask, new_instance
+from millrace.topologies.runtime.held import HeldTuples, holds_state
+from millrace.topologies.runtime.holding_task import HoldingTask
+from millrace.topologies.runtime.off_loop import AsyncTask, Call, Elsewhere, ThreadedTask
+from millrace.topologies.runtime.tasks import BoltTask, Outlet, SpoutTask, Task, new_instance
 from millrace.topologies.runtime.units import Unit
 from millrace.topologies.runtime.window_task import WindowTask
 
@@ -47,9 +53,13 @@ class Engine:
         tasks: Collection[int] | None = None,
         worker: int = 0,
         state_of: Callable[[str, int], Any] = lambda component, task: {},
+        held_of: Callable[[str, int], Any] | None = None,
         load: Callable[[int], float] = lambda task: 0.0,
     ) -> None:
-        """`tasks`: those of this worker, all unless given. `state_of` opens the state of a stateful task."""
+        """`tasks`: those of this worker, all unless given. `state_of` opens the state of a stateful task.
+
+        `held_of` opens the state for tuples that a task holds, where they outlive commits.
+        """
         self.plan = plan
         self.outlet = outlet
         self.now = clock.now
@@ -57,6 +67,15 @@ class Engine:
         self.load = load
         self.thread = threading.get_ident()
         self.active = False
+        self.held_back: frozenset[str] = frozenset()
+        """Spouts that must not emit now, since too much waits behind them."""
+        self.executing: tuple[Task, Tuple | None] | None = None
+        """The task whose code runs in the loop now; another thread may look at it."""
+        self.calls: dict[int, Call] = {}
+        self.ended: SimpleQueue[Call] = SimpleQueue()
+        self.abort_reason: str | None = None
+        self._elsewhere = Elsewhere()
+        self._held_of = held_of
         self.tracks_trees = (
             plan.guarantee != "none" and value_of("topology.acker.executors", plan.config) != 0
         )
@@ -99,12 +118,28 @@ class Engine:
                 self._repeat(float(interval), partial(self._tick, self.bolts[task], float(interval)))
 
     def _new_bolt(self, spec: ComponentSpec, context: TaskContext, instance: Bolt) -> BoltTask:
+        held = None
+        if self._held_of is not None and holds_state(self.plan, context.component):
+            max_fails = value_of("topology.max.fails", self.plan.config)
+            state = self._held_of(context.component, context.task)
+            held = HeldTuples(self.plan, state, max_fails)
+        if isinstance(instance, BatchingBolt) and held is not None:
+            return HoldingTask(self, spec, context, instance, held)
         if not isinstance(instance, WindowedBolt):
-            return BoltTask(self, spec, context, instance)
-        task = WindowTask(self, spec, context, instance)
+            return self._new_plain_bolt(spec, context, instance)
+        task = WindowTask(self, spec, context, instance, held)
         if task.windowing.interval_seconds is not None:
             self._repeat(task.windowing.interval_seconds, task.run_windows)
         return task
+
+    def _new_plain_bolt(self, spec: ComponentSpec, context: TaskContext, instance: Bolt) -> BoltTask:
+        executors = value_of("topology.executors", spec.config)
+        if executors:
+            thread = self._elsewhere.thread_of(context.component, executors, context.task_index)
+            return ThreadedTask(self, spec, context, instance, thread)
+        if instance.is_async():
+            return AsyncTask(self, spec, context, instance, self._elsewhere.loop())
+        return BoltTask(self, spec, context, instance)
 
     def _repeat(self, interval: float, work: Callable[[], object]) -> None:
         self._timers.append(_Timer(interval, work, self.now() + interval))
@@ -137,6 +172,7 @@ class Engine:
             spout.close(spout.instance.close)
         for bolt in self.bolts.values():
             bolt.close(bolt.instance.cleanup)
+        self._elsewhere.close()
 
     # Running
 
@@ -147,11 +183,58 @@ class Engine:
     def run_queue(self) -> int:
         """Process every tuple that waits, and those that follow from them; returns how many there were."""
         queue, count = self.queue, 0
+        if self.calls:
+            self._finish_ended()
         while queue:
-            bolt, tup = queue.popleft()
-            bolt.execute(tup)
+            # The watchdog looks at it from its own thread.
+            self.executing = item = queue.popleft()
+            item[0].execute(item[1])
             count += 1
+        self.executing = None
         return count
+
+    def finish(self, *, drops: bool = False) -> None:
+        """Wait until no bolt runs outside the loop and no tuple waits; with `drops` forget what they did."""
+        while self.calls:
+            self._finish(self.ended.get(), drops=drops)
+            self._finish_ended(drops=drops)
+            if not drops:
+                self.run_queue()
+
+    def _finish_ended(self, *, drops: bool = False) -> None:
+        with contextlib.suppress(Empty):
+            while True:
+                self._finish(self.ended.get_nowait(), drops=drops)
+
+    def _finish(self, call: Call, *, drops: bool) -> None:
+        del self.calls[id(call)]
+        if drops:
+            call.forget()
+        call.task.finish(call)
+
+    def abort(self, reason: str) -> None:
+        self.abort_reason = reason
+
+    def reset(self) -> None:
+        """The transaction is aborted: forget every tuple that is under way."""
+        self.finish(drops=True)
+        self.queue.clear()
+        self.abort_reason = None
+        for bolt in self.bolts.values():
+            bolt.reset()
+
+    def before_commit(self) -> None:
+        for bolt in self.bolts.values():
+            bolt.before_commit()
+
+    def holders(self) -> list[str]:
+        """The components that keep tuples without acking them."""
+        return sorted({bolt.context.component for bolt in self.bolts.values() if bolt.unended})
+
+    @property
+    def has_own_spouts(self) -> bool:
+        """Whether this worker runs spouts that the user wrote."""
+        return any(not isinstance(spout.instance, LogSpout) for spout in self.spouts.values())
 
     def run_timers(self) -> None:
         """Queue the ticks that are due, process due windows, and fail the trees whose time is over."""
@@ -172,18 +255,15 @@ class Engine:
         emitted = False
         if self.active:
             for spout in self.spouts.values():
-                emitted |= spout.ask()
+                if spout.context.component not in self.held_back:
+                    self.executing = (spout, None)
+                    emitted |= spout.ask()
+            self.executing = None
         return emitted
 
     def emit_record(self, spout: int, values: Sequence[Any], unit: Unit) -> None:
         """Emit a record of the log for a log spout's task."""
         self.spouts[spout].emit_record(values, unit)
-
-    def emit_batch(self) -> None:
-        """Ask the spouts once and process what follows, as one turn of a worker does."""
-        self.run_timers()
-        self.ask_spouts()
-        self.run_queue()
 
     # Trees
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -16,6 +17,7 @@ from millrace.topologies.model.topology import Plan
 from millrace.topologies.model.tuples import Tuple
 from millrace.topologies.runtime import topics
 from millrace.topologies.runtime.frames import Acks, Frames, Sent
+from millrace.topologies.runtime.lag import Lag
 from millrace.topologies.runtime.records import encode_field, encode_tuple
 
 logger = logging.getLogger(__name__)
@@ -23,6 +25,8 @@ logger = logging.getLogger(__name__)
 TIMEOUT_SECONDS = 30.0
 TRANSACTION_TIMEOUT_MS = 10_000
 REASON_CHARACTERS = 1000
+# A frame with several tuples is not larger than this; one with a single tuple may be as large as a record.
+FRAME_BYTES = 256 * 1024
 
 
 class Output:
@@ -32,10 +36,17 @@ class Output:
     """
 
     def __init__(
-        self, plan: Plan, client: Mapping[str, Any], frames: Frames, transactional_id: str | None
+        self,
+        plan: Plan,
+        client: Mapping[str, Any],
+        frames: Frames,
+        transactional_id: str | None,
+        lag: Lag,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
     ) -> None:
         self._plan = plan
         self._frames = frames
+        self._lag = lag
         self.is_transactional = transactional_id is not None
         self.in_transaction = False
         self._tuples: dict[int, list[Sent]] = {}
@@ -49,11 +60,12 @@ class Output:
             **client,
             "linger.ms": 0,
             "enable.idempotence": True,
+            "message.max.bytes": topics.MAX_RECORD_BYTES,
             "queue.buffering.max.kbytes": 65_536,
         }
         if transactional_id is not None:
             config["transactional.id"] = transactional_id
-            config["transaction.timeout.ms"] = TRANSACTION_TIMEOUT_MS
+            config["transaction.timeout.ms"] = transaction_timeout_ms
         self._producer = Producer(config)
 
     def fence(self) -> None:
@@ -92,44 +104,66 @@ class Output:
             ("reason", reason[:REASON_CHARACTERS]),
         ]
         self.produce(
-            topics.dead_letter_topic(self._plan),
+            topics.dead_letter_topic(self._plan, component),
             value=json.dumps(content, default=str).encode(),
             headers=headers,
         )
 
     # What the worker asks for
 
-    def give_up(self, message: Any, reason: str) -> None:
-        """Keep an input that failed too often, as it is, in the dead-letter topic."""
+    def give_up(self, message: Any, component: str, reason: str) -> None:
+        """Keep a record that failed too often, as it is, in the dead-letter topic."""
         source = f"{message.topic()}-{message.partition()}@{message.offset()}"
         headers = [
             *(message.headers() or []),
             ("topology", self._plan.name),
+            ("component", component),
             ("source", source),
             ("reason", reason[:REASON_CHARACTERS]),
         ]
         self.produce(
-            topics.dead_letter_topic(self._plan), key=message.key(), value=message.value(), headers=headers
+            topics.dead_letter_topic(self._plan, component),
+            key=message.key(),
+            value=message.value(),
+            headers=headers,
         )
-        logger.error("gave up %s: %s", source, reason)
+        logger.error("%s gave up %s: %s", component, source, reason)
 
     def send_frames(self) -> None:
         """Send what the tasks of other workers are to get: one frame for each."""
         tuples, self._tuples = self._tuples, {}
         for task, sent in tuples.items():
             topic, index = self._edges[task]
-            self.produce(topic, partition=index, value=self._frames.encode(sent))
+            for frame in self._encoded(sent):
+                self._lag.sent(task, len(frame))
+                self.produce(
+                    topic,
+                    partition=index,
+                    value=frame,
+                    on_delivery=partial(self._frame_delivered, task, len(frame)),
+                )
         acks, self._acks = self._acks, {}
         for worker, merged in acks.items():
             topic = topics.ack_topic(self._plan.name)
             self.produce(topic, partition=worker, value=self._frames.encode_acks(merged))
         self._producer.poll(0)
 
+    def _encoded(self, tuples: Sequence[Sent]) -> Iterator[bytes]:
+        """Tuples in as few frames as the size of a record allows."""
+        frame = self._frames.encode(tuples)
+        if len(frame) <= FRAME_BYTES or len(tuples) == 1:
+            yield frame
+            return
+        half = len(tuples) // 2
+        yield from self._encoded(tuples[:half])
+        yield from self._encoded(tuples[half:])
+
     def produce(self, topic: str, **record: Any) -> None:
         self._begin()
+        record.setdefault("on_delivery", self._delivered)
         while True:
             try:
-                self._producer.produce(topic, on_delivery=self._delivered, **record)
+                self._producer.produce(topic, **record)
                 return
             except BufferError:
                 # The broker is slower than the bolts: wait for room, which slows the source down.
@@ -144,6 +178,13 @@ class Output:
         # An abort drops what was not sent yet.
         if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
             raise KafkaException(error)
+
+    def _frame_delivered(self, task: int, size: int, error: KafkaError | None, message: Any) -> None:
+        if error is None:
+            self._lag.written(task, size, message.offset())
+        else:
+            self._lag.dropped(task, size)
+            self._delivered(error, message)
 
     def flush(self) -> None:
         """Wait until the log has everything."""

@@ -14,12 +14,14 @@ from millrace.topologies.model.errors import TopologyError
 from millrace.topologies.model.log import LogBolt, LogSpout
 from millrace.topologies.model.topology import Plan
 from millrace.topologies.runtime import topics
+from millrace.topologies.runtime.held import holds_state
 
 TIMEOUT_SECONDS = 30.0
 # Deleted below what is committed only: time and size say nothing about what a worker still has to read.
-_EDGE_CONFIG = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
+_LARGE = {"max.message.bytes": str(topics.MAX_RECORD_BYTES)}
+_EDGE_CONFIG = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete", **_LARGE}
 _METRICS_CONFIG = {"retention.ms": str(2 * 24 * 3600 * 1000), "segment.ms": str(3600 * 1000)}
-_STATE_CONFIG = {"cleanup.policy": "compact"}
+_STATE_CONFIG = {"cleanup.policy": "compact", **_LARGE}
 
 
 def create_topics(plan: Plan, workers: int, bootstrap: str, client: Mapping[str, str]) -> None:
@@ -59,8 +61,9 @@ def _check_sources(plan: Plan, known: Mapping[str, object]) -> None:
 
 def _topics(plan: Plan, workers: int) -> list[NewTopic]:
     name = plan.name
+    dead_letters = {topics.dead_letter_topic(plan, component) for component in plan.components}
     found = [
-        NewTopic(topics.dead_letter_topic(plan), 1),
+        *(NewTopic(topic, 1) for topic in sorted(dead_letters)),
         NewTopic(topics.ack_topic(name), workers, config=_EDGE_CONFIG),
         NewTopic(topics.control_topic(name), 1, config=_STATE_CONFIG),
         NewTopic(topics.METRICS, 1, config=_METRICS_CONFIG),
@@ -70,6 +73,8 @@ def _topics(plan: Plan, workers: int) -> list[NewTopic]:
         found.append(NewTopic(topics.edge_topic(name, component), spec.tasks, config=_EDGE_CONFIG))
         if issubclass(spec.component, StatefulBolt):
             found.append(NewTopic(topics.state_topic(name, component), spec.tasks, config=_STATE_CONFIG))
+        if holds_state(plan, component):
+            found.append(NewTopic(topics.held_topic(name, component), spec.tasks, config=_STATE_CONFIG))
         if issubclass(spec.component, LogBolt):
             with contextlib.suppress(TypeError):
                 bolt = spec.component(*spec.arguments, **spec.keywords)

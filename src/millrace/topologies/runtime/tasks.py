@@ -9,10 +9,11 @@ import traceback
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, Protocol
 
-from millrace.topologies.model.bolts import Bolt, StatefulBolt
+from millrace.topologies.model.bolts import BatchingBolt, Bolt, StatefulBolt
 from millrace.topologies.model.component import Component, TaskContext
 from millrace.topologies.model.config import value_of
 from millrace.topologies.model.errors import TopologyError
@@ -66,6 +67,16 @@ class Host(Protocol):
     now: Callable[[], float]
     load: Callable[[int], float]
     tracks_trees: bool
+    calls: dict[int, Any]
+    """Calls of bolts that run outside the loop, by their id."""
+    ended: SimpleQueue[Any]
+    """Those of them that have ended."""
+
+    executing: tuple[Task, Tuple | None] | None
+    abort_reason: str | None
+
+    def abort(self, reason: str) -> None:
+        """Let the worker undo everything since the last commit."""
 
     def new_root(self) -> int: ...
 
@@ -126,6 +137,10 @@ class Task(ABC):
     @abstractmethod
     def instance_of(self) -> Component: ...
 
+    @property
+    @abstractmethod
+    def current(self) -> Tuple | None: ...
+
     @abstractmethod
     def emit(
         self,
@@ -148,24 +163,32 @@ class Task(ABC):
 
     # Emitting
 
-    def _stream(self, values: Sequence[Any], name: str) -> Stream:
+    def _declared(self, values: Sequence[Any], name: str) -> Stream:
+        """The stream that values are emitted to; raises TopologyError if they do not fit."""
         stream = self.spec.streams.get(name)
         if stream is None:
             raise TopologyError(
                 f"{self.context.component} emits to the stream {name!r}, but declares "
                 f"{', '.join(self.spec.streams) or 'none'}"
             )
+        if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
+            raise TopologyError(
+                f"{self.context.component} emits {values!r} to the stream {name}; emit a list, [...]"
+            )
         if len(values) != len(stream.fields):
             raise TopologyError(
                 f"{self.context.component} emits {len(values)} values to the stream {name}, which has "
                 f"{len(stream.fields)} fields: {', '.join(stream.fields)}"
             )
+        return stream
+
+    def _stream(self, values: Sequence[Any], name: str) -> Stream:
         if threading.get_ident() != self.engine.thread:
             raise TopologyError(
                 f"{self.context.component} emits from another thread; only the thread that runs it may: "
                 "hand the values over in a queue, and emit them in process or process_tick"
             )
-        return stream
+        return self._declared(values, name)
 
     def _targets(self, stream: Stream, values: Sequence[Any], direct_task: int | None) -> list[int]:
         if direct_task is not None:
@@ -323,6 +346,10 @@ class SpoutTask(Task):
     def reset_timeout(self, tup: Tuple) -> None:
         raise TopologyError(f"{self.context.component} is a spout: it has no tuples")
 
+    @property
+    def current(self) -> None:
+        """A spout processes no tuples."""
+
 
 class BoltTask(Task):
     """A task of a bolt."""
@@ -330,6 +357,9 @@ class BoltTask(Task):
     def __init__(self, engine: Host, spec: ComponentSpec, context: TaskContext, instance: Bolt) -> None:
         super().__init__(engine, spec, context, instance)
         self.instance = instance
+        self._current: Tuple | None = None
+        self.unended: dict[int, Tuple] | None = None if instance.auto_ack else {}
+        """Tuples of a rich bolt that are neither acked nor failed."""
         self._acks = instance.auto_ack and not instance.holds_tuples
         self._fails = instance.auto_fail
         self._process: Callable[[Tuple], object] = (
@@ -351,7 +381,9 @@ class BoltTask(Task):
             return
         stats = self.stats.of((tup.component, tup.stream))
         tup.received = began = perf_counter()
-        self.instance.current = tup
+        self._current = tup
+        if self.unended is not None:
+            self.unended[id(tup)] = tup
         try:
             self._process(tup)
         except Exception as error:
@@ -362,13 +394,33 @@ class BoltTask(Task):
             if self._acks and not tup.done:
                 self.ack(tup)
         finally:
-            self.instance.current = None
+            self._current = None
         stats.executed += 1
         stats.execute_seconds += perf_counter() - began
+
+    @property
+    def current(self) -> Tuple | None:
+        """The tuple being processed."""
+        return self._current
 
     def _write(self, tup: Tuple) -> None:
         assert isinstance(self.instance, LogBolt)
         self.engine.outlet.write(self.instance, tup)
+
+    def reset(self) -> None:
+        """The transaction is aborted: tuples that the bolt held are delivered again, or are state."""
+        if self.unended is not None:
+            self.unended.clear()
+        if isinstance(self.instance, BatchingBolt):
+            self.instance.forget()
+
+    def before_commit(self) -> None:
+        """A commit comes: state must be up to date."""
+
+    def give_up(self, tup: Tuple, reason: str) -> None:
+        """Keep a tuple that failed too often in the dead-letter topic."""
+        stream = self.engine.plan.components[tup.component].streams[tup.stream]
+        self.engine.outlet.dead_letter(self.context.component, tup.values, stream, reason)
 
     # Emitting
 
@@ -424,7 +476,7 @@ class BoltTask(Task):
                 unit.release()
             return
         for unit in tup.units:
-            unit.fail(f"{self.context.component}: {reason}")
+            unit.fail(self.context.component, reason)
 
     def _ends_twice(self, tup: Tuple) -> bool:
         if tup.done:
@@ -433,6 +485,8 @@ class BoltTask(Task):
             )
             return True
         tup.done = True
+        if self.unended is not None:
+            self.unended.pop(id(tup), None)
         return False
 
     def reset_timeout(self, tup: Tuple) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from millrace.topologies.model.config import value_of
 from millrace.topologies.model.topology import Plan
 
+MAX_RECORD_BYTES = 16 * 1024 * 1024
+"""The largest tuple between workers, and the largest value of a state."""
 METRICS = "__topology_metrics"
 """The figures of all topologies, one record per worker and second; the key is the topology's id."""
 
@@ -39,8 +41,15 @@ def control_topic(name: str) -> str:
     return f"_topology.{name}.control"
 
 
-def dead_letter_topic(plan: Plan) -> str:
-    return value_of("topology.dead.letter.topic", plan.config) or f"{plan.name}-dead-letters"
+def held_topic(name: str, component: str) -> str:
+    """The changelog of the tuples that a component's tasks hold, in exactly-once mode."""
+    return f"_topology.{name}.held.{component}"
+
+
+def dead_letter_topic(plan: Plan, component: str) -> str:
+    """The topic for tuples that a component gave up, or records, of a log spout."""
+    chosen = value_of("topology.dead.letter.topic", plan.components[component].config, plan.config)
+    return chosen or f"{plan.name}-dead-letters"
 
 
 def transactional_id(name: str, worker: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
+from typing import Any
 
 
 class Unit:
@@ -12,12 +13,15 @@ class Unit:
     Owned by the worker's loop; not thread-safe.
     """
 
-    __slots__ = ("_on_done", "began", "failure", "pending")
+    __slots__ = ("_on_done", "began", "failed_by", "failure", "pending")
 
-    def __init__(self, on_done: Callable[[Unit], None]) -> None:
+    def __init__(self, on_done: Callable[[Any], None]) -> None:
+        """`on_done` gets the unit."""
         self.pending = 0
         self.failure: str | None = None
         """Why the input must be delivered again, or given up."""
+        self.failed_by = ""
+        """The component that failed it."""
         self._on_done = on_done
         self.began = perf_counter()
 
@@ -27,8 +31,9 @@ class Unit:
         if not self.pending:
             self._on_done(self)
 
-    def fail(self, reason: str) -> None:
-        """One of the tuples has failed; the others run to their end first."""
+    def fail(self, component: str, reason: str) -> None:
+        """A component has failed one of the tuples; the others run to their end first."""
         if self.failure is None:
             self.failure = reason
+            self.failed_by = component
         self.release()

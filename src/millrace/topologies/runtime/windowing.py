@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from millrace.topologies.model.tuples import Tuple
 from millrace.topologies.model.windows import Count, Duration, TupleWindow, Window
@@ -44,6 +44,10 @@ class Windowing:
         self._watermark: int | None = None
         self._next_end: int | None = None
         self._since_run = 0
+        self._counted = 0
+        """Of a window of event time that slides by tuples: the tuples that have been counted."""
+        self.changed = False
+        """Whether `notes` has changed since the owner cleared this."""
         self.length_ms = _milliseconds(window.length)
         self.slide_ms = _milliseconds(window.slide)
 
@@ -58,7 +62,8 @@ class Windowing:
 
     def add(self, tup: Tuple, now_ms: int) -> None:
         """A tuple has come."""
-        timestamp = self._timestamp_of(tup, now_ms)
+        timestamp = self.timestamp_of(tup, now_ms)
+        self.changed = True
         if self._window.timestamp is not None:
             if self._watermark is not None and timestamp < self._watermark:
                 self._late(tup)
@@ -74,11 +79,36 @@ class Windowing:
                 self._since_run = 0
                 self._run_latest(now_ms)
 
-    def _timestamp_of(self, tup: Tuple, now_ms: int) -> int:
+    def timestamp_of(self, tup: Tuple, now_ms: int) -> int:
         chosen = self._window.timestamp
         if chosen is None:
             return now_ms
         return int(tup[chosen]) if isinstance(chosen, str) else int(chosen(tup))
+
+    # State
+
+    def notes(self, number_of: Callable[[Tuple], int]) -> list[Any]:
+        """Everything but the tuples themselves, which are given by their numbers."""
+        held = {id(event.tup) for event in self._events}
+        return [
+            [[*source, newest] for source, newest in self._newest.items()],
+            self._watermark,
+            self._next_end,
+            self._since_run,
+            self._counted,
+            [number_of(tup) for tup in self._previous if id(tup) in held],
+        ]
+
+    def restore(self, notes: list[Any] | None, tuples: Mapping[int, tuple[int, Tuple]]) -> None:
+        """Continue with notes, and with tuples by their numbers, each with its time."""
+        self._events = [_Event(timestamp, tup) for timestamp, tup in tuples.values()]
+        if notes is None:
+            return
+        newest, self._watermark, self._next_end, self._since_run, self._counted, previous = notes
+        for component, stream, timestamp in newest:
+            if (component, stream) in self._newest:
+                self._newest[component, stream] = timestamp
+        self._previous = [tuples[number][1] for number in previous if number in tuples]
 
     # Time
 
@@ -93,6 +123,7 @@ class Windowing:
         watermark = min(self._newest.values()) - round(self._window.lag_seconds * 1000)
         if self._watermark is None or watermark > self._watermark:
             self._watermark = watermark
+            self.changed = True
             self._run_up_to(watermark)
 
     def _run_up_to(self, watermark: int) -> None:
@@ -130,9 +161,6 @@ class Windowing:
             ready = ready[dropped:]
             self._counted -= dropped
 
-    _counted = 0
-    """Of a window of event time that slides by tuples: the tuples that have been counted."""
-
     def _run_one(self, end_ms: int) -> None:
         self._run_held([event for event in self._events if event.timestamp <= end_ms], end_ms)
 
@@ -148,6 +176,7 @@ class Windowing:
             assert self.length_ms is not None
             start_ms = end_ms - self.length_ms
             inside = [event for event in reached if event.timestamp > start_ms]
+        self.changed = True
         tuples = [event.tup for event in inside]
         before = {id(tup) for tup in self._previous}
         held = {id(tup) for tup in tuples}

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -22,25 +22,35 @@ from millrace.topologies.model.config import value_of
 from millrace.topologies.model.errors import TopologyError
 from millrace.topologies.model.log import LogSpout
 from millrace.topologies.model.topology import Plan
-from millrace.topologies.model.tuples import Tuple
 from millrace.topologies.runtime import topics
+from millrace.topologies.runtime.backpressure import Backpressure
 from millrace.topologies.runtime.control import Control
+from millrace.topologies.runtime.deliveries import Deliveries, Poisoned
 from millrace.topologies.runtime.engine import Engine
 from millrace.topologies.runtime.figures import Reporter
 from millrace.topologies.runtime.frames import Frames, Values
-from millrace.topologies.runtime.inputs import InputPartition, Place
+from millrace.topologies.runtime.inputs import InputPartition, Place, Source
+from millrace.topologies.runtime.lag import Lag
 from millrace.topologies.runtime.output import Output
-from millrace.topologies.runtime.records import record_values
 from millrace.topologies.runtime.restore import restore
+from millrace.topologies.runtime.sources import sources_of
 from millrace.topologies.runtime.state import TaskState
-from millrace.topologies.runtime.units import Unit
+from millrace.topologies.runtime.trimming import Trimmer
+from millrace.topologies.runtime.watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
 
 POLL_MESSAGES = 500
+PREFETCH_KILOBYTES = 16_384
 IDLE_SECONDS = 0.1
 SPOUT_REST_SECONDS = 0.001
 SETUP_SECONDS = 30.0
+# Tuples that bolts outside the loop work on at a time.
+MOST_CALLS = 1000
+# A bolt that takes longer for one tuple hangs: rather less than an open transaction may last.
+HANG_SECONDS = 30.0
+TRANSACTION_HANG_SECONDS = 8.0
+TRANSACTION_SPARE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -59,26 +69,6 @@ class WorkerJob:
     """The driver's start that this worker belongs to; empty if there is no driver."""
 
 
-class Source(NamedTuple):
-    """A partition that a worker reads, and what it does with its records."""
-
-    place: Place
-    deliver: Callable[[Any, Unit], None]
-    start: str
-    done: Callable[[Unit], None] | None = None
-    """Called when a record is processed or has failed."""
-
-
-class Poisoned(Exception):
-    """An input failed inside a transaction, which must be aborted."""
-
-    def __init__(self, place: Place, offset: int, reason: str) -> None:
-        super().__init__(reason)
-        self.place = place
-        self.offset = offset
-        self.reason = reason
-
-
 class Worker:
     """Runs until stopped. Owned by the thread that runs it."""
 
@@ -86,81 +76,94 @@ class Worker:
         plan = self.plan = job.plan
         self.job = job
         self.stopping = threading.Event()
+        self._client = {**job.client, "bootstrap.servers": job.bootstrap}
         self._values = Values(allows_pickle=bool(value_of("topology.allow.pickle", plan.config)))
         self._frames = Frames(job.key, self._values)
-        self._indexes = {
-            task: (component, index)
-            for component, tasks in plan.tasks.items()
-            for index, task in enumerate(tasks)
-        }
         self._control = Control(topics.control_topic(plan.name), job.key, job.incarnation)
-        self._states: dict[tuple[str, int], TaskState] = {}
-        self._inputs: dict[Place, InputPartition] = {}
-        self._fails: dict[tuple[Place, int], int] = {}
-        self._reasons: dict[tuple[Place, int], str] = {}
-        self._failed: list[tuple[Any, str]] = []
-        self._careful: dict[Place, int] = {}
-        """By partition: process one record per transaction up to this offset, to find the one that fails."""
-        self._committed_at = time.monotonic()
-        self._generation = 0
-        """Rises with every abort: what was begun before it counts no more."""
+        self._states: dict[Place, TaskState] = {}
+        self._clock_start = time.time() - time.monotonic()
         # A worker that was fenced must not write state, so state is written in transactions too.
         transactional = plan.guarantee == "exactly-once" or any(
             issubclass(spec.component, StatefulBolt) for spec in plan.components.values()
         )
+        self._hang_seconds = value_of("topology.hang.timeout.secs", plan.config) or (
+            TRANSACTION_HANG_SECONDS if transactional else HANG_SECONDS
+        )
+        self._lag = Lag(plan, value_of("topology.max.internal.lag.bytes", plan.config))
         self._output = Output(
             plan,
-            {**job.client, "bootstrap.servers": job.bootstrap},
+            self._client,
             self._frames,
             topics.transactional_id(plan.name, job.number) if transactional else None,
+            self._lag,
+            # A worker that hangs is restarted before its transaction times out.
+            round((self._hang_seconds + TRANSACTION_SPARE_SECONDS) * 1000),
         )
         self._commit_seconds = value_of("topology.state.checkpoint.interval.ms", plan.config) / 1000
+        self._commit_due = time.monotonic()
         self.engine = Engine(
             plan,
             self._output,
             self,
             tasks=job.placement[job.number],
             worker=job.number,
-            state_of=self._open_state,
+            state_of=partial(self._open_state, topics.state_topic),
+            held_of=partial(self._open_state, topics.held_topic),
+            load=self._lag.of,
         )
+        self._deliveries = Deliveries(
+            self.engine,
+            self._output,
+            max_fails=value_of("topology.max.fails", plan.config),
+            ignores_failures=plan.guarantee == "none",
+        )
+        self._inputs = self._deliveries.inputs
         self._consumer = Consumer(self._consumer_config())
+        self._trimmer = Trimmer(self._client)
+        self._backpressure = Backpressure(plan, self._consumer, self._lag, self.engine, self._inputs)
         self._reporter = Reporter(
             job.topology_id or plan.name,
             job.number,
-            {**job.client, "bootstrap.servers": job.bootstrap},
+            self._client,
             [*self.engine.spouts.values(), *self.engine.bolts.values()],
         )
+        self._watchdog = Watchdog(self.engine, self._hang_seconds, self._reporter.report_failure)
 
     def _consumer_config(self) -> dict[str, Any]:
         return {
-            **self.job.client,
-            "bootstrap.servers": self.job.bootstrap,
+            **self._client,
             "group.id": topics.group_of(self.plan.name),
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_committed",
-            "queued.max.messages.kbytes": 16_384,
+            # Records that wait in this process, whatever the number of partitions.
+            "queued.max.messages.kbytes": PREFETCH_KILOBYTES,
+            "fetch.max.bytes": PREFETCH_KILOBYTES * 1024,
             "fetch.error.backoff.ms": 50,
         }
 
-    # What the engine asks for
+    # Called by the engine
 
     def now(self) -> float:
-        return time.monotonic()
+        """Seconds since the epoch, as the clock stood when the worker began: it never goes back."""
+        return self._clock_start + time.monotonic()
 
-    def _open_state(self, component: str, task: int) -> TaskState:
-        return self._states.setdefault((component, task), TaskState())
+    def _open_state(self, topic_of: Callable[[str, str], str], component: str, task: int) -> TaskState:
+        index = self.plan.tasks[component].index(task)
+        return self._states.setdefault((topic_of(self.plan.name, component), index), TaskState())
 
     # Life
 
     def run(self) -> None:
         """Run until `stopping` is set, then commit and close. An error is reported to the metrics topic."""
+        self._watchdog.start()
         try:
             self._run()
         except Exception as error:
             self._reporter.report_failure("".join(traceback.format_exception(error)).rstrip())
             raise
         finally:
+            self._watchdog.stop()
             self._reporter.close()
 
     def _run(self) -> None:
@@ -174,7 +177,7 @@ class Worker:
                 self._turn()
             if self.engine.active:
                 self.engine.deactivate()
-            self._commit()
+            self._commit_last()
         finally:
             self.engine.close()
             self._reporter.report(self.now())
@@ -182,12 +185,18 @@ class Worker:
 
     def _assign(self) -> None:
         """Take up every input where it was committed last."""
-        sources = self._sources()
+        sources = sources_of(
+            self.engine,
+            self._frames,
+            self._output,
+            workers=len(self.job.placement),
+            partitions_of=self._partitions_of,
+        )
         wanted = [TopicPartition(*source.place) for source in sources]
         known = self._consumer.committed(wanted, SETUP_SECONDS) if wanted else []
         for source, found in zip(sources, known, strict=True):
             offset = found.offset if found.offset >= 0 else self._first_offset(source)
-            self._inputs[source.place] = InputPartition(source.place, source.deliver, offset, source.done)
+            self._inputs[source.place] = InputPartition(source, offset)
         self._consumer.assign(
             [
                 TopicPartition(self._control.topic, 0, OFFSET_BEGINNING),
@@ -195,118 +204,27 @@ class Worker:
             ]
         )
         # Nothing enters the topology before the control topic has been read.
-        self._consumer.pause(self._spout_partitions())
+        self._backpressure.apply(active=False)
 
     def _first_offset(self, source: Source) -> int:
         low, high = self._consumer.get_watermark_offsets(TopicPartition(*source.place), timeout=SETUP_SECONDS)
         return int(high if source.start == "latest" else low)
 
-    def _sources(self) -> list[Source]:
-        """The partitions that this worker reads: those of its log spouts, and the edges to its bolts."""
-        found: list[Source] = []
-        for task, spout in self.engine.spouts.items():
-            if isinstance(spout.instance, LogSpout):
-                count = self.plan.components[spout.context.component].tasks
-                for topic, partitions in self._partitions_of(spout.instance).items():
-                    found += [
-                        Source(
-                            (topic, index),
-                            partial(self._emit_record, task, spout.instance),
-                            spout.instance.start,
-                            spout.record_done,
-                        )
-                        for index in range(partitions)
-                        if index % count == spout.context.task_index
-                    ]
-        for task, bolt in self.engine.bolts.items():
-            if self._has_remote_input(task):
-                place = (topics.edge_topic(self.plan.name, bolt.context.component), bolt.context.task_index)
-                found.append(Source(place, partial(self._deliver_frame, task), "earliest"))
-        if self._has_own_spouts and len(self.job.placement) > 1:
-            place = (topics.ack_topic(self.plan.name), self.job.number)
-            # Acks of trees that an earlier worker began mean nothing to this one.
-            found.append(Source(place, self._deliver_acks, "latest"))
-        return found
-
-    @property
-    def _has_own_spouts(self) -> bool:
-        """Whether this worker runs spouts that the user wrote."""
-        return any(not isinstance(spout.instance, LogSpout) for spout in self.engine.spouts.values())
-
     def _partitions_of(self, spout: LogSpout) -> dict[str, int]:
         listed = self._consumer.list_topics(timeout=SETUP_SECONDS).topics
         return {name: len(listed[name].partitions) for name in spout.topics_among(listed)}
 
-    def _has_remote_input(self, task: int) -> bool:
-        component, _ = self._indexes[task]
-        senders = {
-            sender for edge in self.plan.edges_to(component) for sender in self.plan.tasks[edge.source]
-        }
-        return not senders <= self.engine.hosted
-
     def _restore(self) -> None:
-        for (component, task), state in self._states.items():
-            place = (topics.state_topic(self.plan.name, component), self._indexes[task][1])
+        for place, state in self._states.items():
             count = restore(self._consumer_config(), place, state, self._values)
-            logger.info("%s, task %d: restored %d changes of its state", component, task, count)
-
-    # Input
-
-    def _emit_record(self, task: int, spout: LogSpout, message: Any, unit: Unit) -> None:
-        try:
-            values = record_values(
-                spout.format,
-                message.topic(),
-                message.partition(),
-                message.offset(),
-                message.timestamp()[1],
-                message.key(),
-                message.value(),
-            )
-        except ValueError as error:
-            # Another try would not help.
-            unit.pending += 1
-            unit.fail(f"not {spout.format}: {error}")
-            return
-        self.engine.emit_record(task, values, unit)
-
-    def _deliver_frame(self, task: int, message: Any, unit: Unit) -> None:
-        unit.pending += 1
-        for sent in self._frames.decode(message.value()):
-            stream = self.plan.components[sent.component].streams[sent.stream]
-            edges = None if sent.edges is None else dict(sent.edges)
-            unit.pending += 1
-            self.engine.deliver(
-                task,
-                Tuple(sent.values, stream.positions, sent.component, sent.stream, sent.task, edges, (unit,)),
-            )
-        unit.release()
-
-    def _deliver_acks(self, message: Any, unit: Unit) -> None:
-        unit.pending += 1
-        acks = self._frames.decode_acks(message.value())
-        for root in acks.resets:
-            self.engine.acker.reset_timeout(root)
-        for root, edges in acks.done.items():
-            self.engine.acker.ack(root, edges)
-        for root, reason in acks.failed.items():
-            self.engine.acker.fail(root, reason)
-        unit.release()
-
-    # Orders of the driver
-
-    def _spout_partitions(self) -> list[TopicPartition]:
-        """The partitions of the log spouts: all inputs but the topology's own."""
-        own = topics.own_prefix(self.plan.name)
-        return [TopicPartition(*place) for place in self._inputs if not place[0].startswith(own)]
+            logger.info("%s-%d: restored %d changes", *place, count)
 
     def _follow_orders(self) -> None:
         if self._control.active and not self.engine.active:
-            self._consumer.resume(self._spout_partitions())
             self.engine.activate()
         elif self.engine.active and not self._control.active:
-            self._consumer.pause(self._spout_partitions())
             self.engine.deactivate()
+        self._backpressure.apply(active=self.engine.active)
 
     # Running
 
@@ -318,30 +236,49 @@ class Worker:
             for message in messages:
                 if message.topic() == self._control.topic:
                     self._control.note(message)
-                elif message.error() is None:
-                    self._begin(message)
-                else:
+                    continue
+                if message.error() is not None:
                     self._note(message)
+                    continue
+                self._deliveries.begin(message)
+                if self._deliveries.is_careful:
+                    self._commit()
+                    self._deliveries.end_care(message)
+                elif time.monotonic() >= self._commit_due:
+                    # Slow bolts must not keep a transaction open for a whole batch of records.
+                    self._commit()
             asked = self.engine.ask_spouts()
             self.engine.run_queue()
-            self._handle_failures()
+            self._deliveries.handle_failures()
             self._output.send_frames()
             if self._is_commit_due(idle=not messages and not asked):
                 self._commit()
-            if time.monotonic() >= self._reporter.due:
-                self._reporter.report(self.now())
-        except Poisoned as failure:
-            self._abort(failure)
+        except Poisoned:
+            self._abort()
+        self._do_chores()
+
+    def _do_chores(self) -> None:
+        now = time.monotonic()
+        self._backpressure.update(now)
+        self._trimmer.trim(part for part in self._inputs.values() if part.source.is_internal)
+        if now >= self._reporter.due:
+            for laggard in self._lag.laggards(now):
+                self._backpressure.report(laggard, self.job.placement)
+            self._reporter.report(self.now(), self._lag.by_task())
 
     def _poll(self) -> list[Any]:
         """The records that are there, waiting for the first of them as long as nothing else is to be done."""
+        if len(self.engine.calls) >= MOST_CALLS:
+            # Enough is under way outside the loop.
+            time.sleep(SPOUT_REST_SECONDS)
+            return []
         first = self._consumer.poll(self._patience())
         if first is None:
             return []
-        return [first] if self._careful else [first, *self._consumer.consume(POLL_MESSAGES, 0)]
+        return [first] if self._deliveries.is_careful else [first, *self._consumer.consume(POLL_MESSAGES, 0)]
 
     def _patience(self) -> float:
-        if self._has_own_spouts:
+        if self.engine.has_own_spouts or self.engine.calls:
             return SPOUT_REST_SECONDS
         moment = self.engine.next_timer()
         wait = IDLE_SECONDS if moment is None else max(min(moment - self.now(), IDLE_SECONDS), 0.0)
@@ -355,59 +292,6 @@ class Worker:
         elif error.fatal() or not error.retriable():
             raise KafkaException(error)
 
-    def _begin(self, message: Any) -> None:
-        """Process one input, and every tuple that follows from it in this worker."""
-        place, offset = (message.topic(), message.partition()), message.offset()
-        partition = self._inputs[place]
-        if offset < partition.position:
-            return
-        partition.begin(offset)
-        if self._fails.get((place, offset), 0) > value_of("topology.max.fails", self.plan.config):
-            self._output.give_up(message, self._reasons.pop((place, offset)))
-            partition.complete(offset)
-        else:
-            self._deliver(message)
-            self._handle_failures()
-        if self._careful:
-            self._commit()
-            if offset >= self._careful.get(place, offset):
-                self._careful.pop(place, None)
-
-    def _deliver(self, message: Any) -> None:
-        unit = Unit(partial(self._input_done, message, self._generation))
-        self._inputs[message.topic(), message.partition()].deliver(message, unit)
-        self.engine.run_queue()
-
-    def _input_done(self, message: Any, generation: int, unit: Unit) -> None:
-        if generation != self._generation:
-            return
-        place, offset = (message.topic(), message.partition()), message.offset()
-        finished = self._inputs[place].finished
-        if finished is not None:
-            finished(unit)
-        if unit.failure is None or self.plan.guarantee == "none":
-            self._inputs[place].complete(offset)
-            self._fails.pop((place, offset), None)
-            self._reasons.pop((place, offset), None)
-            return
-        # A bolt may be in the middle of its process: what follows has to wait.
-        self._failed.append((message, unit.failure))
-
-    def _handle_failures(self) -> None:
-        """Deliver failed inputs again, or give them up; inside a transaction, raise Poisoned."""
-        while self._failed:
-            message, reason = self._failed.pop(0)
-            place, offset = (message.topic(), message.partition()), message.offset()
-            if self._output.is_transactional:
-                raise Poisoned(place, offset, reason)
-            fails = self._fails[place, offset] = self._fails.get((place, offset), 0) + 1
-            if fails > value_of("topology.max.fails", self.plan.config):
-                self._output.give_up(message, reason)
-                self._inputs[place].complete(offset)
-                self._fails.pop((place, offset), None)
-            else:
-                self._deliver(message)
-
     # Committing
 
     def _has_uncommitted(self) -> bool:
@@ -418,10 +302,17 @@ class Worker:
     def _is_commit_due(self, *, idle: bool) -> bool:
         if not self._has_uncommitted():
             return False
-        return idle or time.monotonic() - self._committed_at >= self._commit_seconds
+        return (idle and not self.engine.calls) or time.monotonic() >= self._commit_due
 
     def _commit(self) -> None:
-        """Make everything last: outputs, states, and how far the inputs are done."""
+        """Make everything last: outputs, states, and how far the inputs are done.
+
+        Raises Poisoned if something fails that is finished for the commit.
+        """
+        if self._output.is_transactional:
+            # State must not change while it is written.
+            self.engine.finish()
+            self._deliveries.handle_failures()
         self._output.send_frames()
         offsets = [
             offset
@@ -430,6 +321,7 @@ class Worker:
         ]
         if self._output.is_transactional:
             self._check_nothing_is_held()
+            self.engine.before_commit()
             self._write_states()
             self._output.commit(offsets, self._consumer.consumer_group_metadata())
         else:
@@ -440,11 +332,19 @@ class Worker:
             self._inputs[offset.topic, offset.partition].committed = offset.offset
         for state in self._states.values():
             state.commit()
-        self._committed_at = time.monotonic()
+        self._commit_due = time.monotonic() + self._commit_seconds
+
+    def _commit_last(self) -> None:
+        """Commit what is done; what fails now is read again by the next worker."""
+        self.engine.finish()
+        try:
+            self._commit()
+        except Poisoned as failure:
+            logger.warning("the last commit is undone: %s", failure)
+            self._output.abort()
 
     def _write_states(self) -> None:
-        for (component, task), state in self._states.items():
-            topic, index = topics.state_topic(self.plan.name, component), self._indexes[task][1]
+        for (topic, index), state in self._states.items():
             for key, value, deleted in state.changes():
                 self._output.produce(
                     topic,
@@ -458,23 +358,19 @@ class Worker:
         if self.plan.guarantee != "exactly-once":
             return
         if any(partition.under_way for partition in self._inputs.values()):
+            holders = " and ".join(self.engine.holders()) or "a bolt"
             raise TopologyError(
-                f"{self.plan.name} is exactly-once, but one of its bolts keeps tuples without acking them; "
-                "keep them in the state of a StatefulBolt, or use guarantee = 'at-least-once'"
+                f"{self.plan.name} is exactly-once, but {holders} keeps "
+                "tuples without acking them; keep them in the state of a StatefulBolt, or use "
+                "guarantee = 'at-least-once'"
             )
 
-    def _abort(self, failure: Poisoned) -> None:
+    def _abort(self) -> None:
         """Undo everything since the last commit, and read it again one record at a time."""
-        key = (failure.place, failure.offset)
-        self._fails[key] = self._fails.get(key, 0) + 1
-        self._reasons[key] = failure.reason
-        logger.warning("%s-%d@%d failed: %s", *failure.place, failure.offset, failure.reason)
-        self._generation += 1
-        self.engine.queue.clear()
-        self._failed.clear()
+        offsets = self._deliveries.rewind()
         self._output.abort()
         for state in self._states.values():
             state.abort()
-        for place, partition in self._inputs.items():
-            self._consumer.seek(TopicPartition(*place, partition.rewind()))
-        self._careful[failure.place] = failure.offset
+        self.engine.reset()
+        for place, offset in offsets.items():
+            self._consumer.seek(TopicPartition(*place, offset))
