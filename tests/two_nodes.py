@@ -22,14 +22,15 @@ from millrace.node import Node, open_node
 from millrace.replication.partition import Partition
 from millrace.steps import finish_at_once
 from millrace.storage.log_dir import LogDir
-from millrace.timers import LoopTimers
+from millrace.testing import ManualClock
+from millrace.testing.timers import ManualTimers
 from millrace.wire.frames import RequestHeader
 
 from .node import ENDPOINTS, run_now
 
 FETCH_BYTES = 1 << 20
 LISTENER = Listener("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT", "broker.example", 19092)
-DEADLINE_SECONDS = 30
+MOST_ROUNDS = 1000
 
 
 class Answer:
@@ -133,6 +134,7 @@ class TwoNodes:
 
     def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
         self.loop = asyncio.new_event_loop()
+        self._timers: list[ManualTimers] = []
         shared = {"default.replication.factor": "2", **(properties or {})}
         self.store = FakeStore(BrokerConfig.from_properties(shared))
         self.nodes = {number: self._open(number, directory / str(number), shared) for number in (1, 2)}
@@ -142,13 +144,15 @@ class TwoNodes:
 
     def _open(self, number: int, path: Path, properties: dict[str, str]) -> Node:
         config = BrokerConfig.from_properties({**properties, "node.id": str(number)})
-        disk = Disk()
+        disk, clock = Disk(), ManualClock(Clock().now_ms())
+        timers = ManualTimers(clock)
+        self._timers.append(timers)
         return open_node(
             config,
             [LogDir(path, disk)],
-            clock=Clock(),
+            clock=clock,
             disk=disk,
-            timers=LoopTimers(self.loop),
+            timers=timers,
             loop=self.loop,
             run_in_thread=lambda work: run_now(work, self.loop),
             store=self.store,
@@ -221,14 +225,18 @@ class TwoNodes:
 
     def wait_for(self, *answers: Answer) -> None:
         """Let time pass and the follower fetch until responses have arrived."""
-        deadline = self.loop.time() + DEADLINE_SECONDS
-        while not all(answer.arrived for answer in answers):
-            assert self.loop.time() < deadline, "no response"
+        for _ in range(MOST_ROUNDS):
+            if all(answer.arrived for answer in answers):
+                return
             self.replicate()
             self.pass_time()
+        raise AssertionError("no response")
 
-    def pass_time(self) -> None:
-        self.run(asyncio.sleep(0.001))
+    def pass_time(self, milliseconds: int = 1) -> None:
+        """Let time pass on both brokers, and everything happen that is due."""
+        for timers in self._timers:
+            timers.advance(milliseconds)
+        self.run(asyncio.sleep(0))
 
     # Replication
 

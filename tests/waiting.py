@@ -19,3 +19,11 @@ async def until_async(condition: Callable[[], Awaitable[object]], seconds: float
     while not await condition():
         assert time.monotonic() < deadline, f"waited {seconds:g} s in vain"
         await asyncio.sleep(0.02)
+
+
+def run_until(loop: asyncio.AbstractEventLoop, condition: Callable[[], object], seconds: float = 60) -> None:
+    """Run a loop until the condition holds; fail if it does not hold in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds:g} s in vain"
+        loop.run_until_complete(asyncio.sleep(0.001))

@@ -208,12 +208,12 @@ def open_node(
             if error.error is not Error.TOPIC_ALREADY_EXISTS:
                 raise
 
-    upkeep = Upkeep(partitions, config, clock=clock, run_in_thread=run_in_thread)
+    upkeep = Upkeep(partitions, config, clock=clock, timers=timers, run_in_thread=run_in_thread)
     node = Node(
         config=config,
         metadata=metadata,
         partitions=partitions,
-        inspector=Inspector(loop, config.queued_max_request_bytes),
+        inspector=Inspector(loop, timers, config.queued_max_request_bytes),
         reconciler=Reconciler(metadata, partitions, config, run_in_thread=run_in_thread),
         producer_ids=producer_ids,
         fetch_sessions=FetchSessions(
@@ -245,6 +245,7 @@ def open_node(
             lambda: (partition.log for partition in partitions),
             config,
             clock=clock,
+            timers=timers,
             disk=disk,
             run_in_thread=run_in_thread,
             remove_later=upkeep.remove_later,

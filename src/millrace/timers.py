@@ -17,6 +17,22 @@ class Timers(Protocol):
     def cancel(self, key: Hashable) -> None: ...
 
 
+async def pause(timers: Timers, delay_ms: float) -> None:
+    """Wait for a time that these timers measure."""
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def end() -> None:
+        # The task that waits may have been cancelled in this turn of the loop.
+        if not over.done():
+            over.set_result(None)
+
+    timers.schedule(over, delay_ms, end)
+    try:
+        await over
+    finally:
+        timers.cancel(over)
+
+
 class LoopTimers:
     """Timers of an event loop. Owned by the broker loop; not thread-safe."""
 

@@ -1,6 +1,5 @@
 """Group requests in any version, answered over the wire's bytes."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ from millrace.wire.codec import decode, encode
 from millrace.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from millrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
+from ..waiting import run_until
 from .api import Api
 
 GROUP = "readers"
@@ -35,9 +35,7 @@ class Talk:
         if isinstance(response, Deferred):
             arrived: list[Any] = []
             response.then(arrived.append)
-            for _ in range(10):
-                if not arrived:
-                    self.api.loop.run_until_complete(asyncio.sleep(0.001))
+            run_until(self.api.loop, lambda: arrived)
             (response,) = arrived
         received, _ = decode(type(response), version, encode(response, version))
         return received

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +33,7 @@ from millrace.wire.schema import Array, Nested, String
 
 from ..node import create_topic, finish
 from ..records import batch
+from ..waiting import run_until
 from .api import Api
 
 DENIED = {int(error) for error in ERRORS.values()}
@@ -72,9 +72,7 @@ def exchange(api: Api, request: Any, version: int) -> Any:
     reply = api.dispatcher()(memoryview(encode_request(request, version, 1, "tests"))[4:])
     if isinstance(reply, Deferred):
         reply.then(replies.append)
-        for _ in range(200):
-            if not replies:
-                api.loop.run_until_complete(asyncio.sleep(0.001))
+        run_until(api.loop, lambda: replies)
     else:
         replies.append(reply)
     (chunks,) = replies

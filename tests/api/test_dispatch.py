@@ -2,7 +2,6 @@
 
 import asyncio
 import struct
-import time
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from millrace.api.long_requests import LONG_REQUESTS_AT_ONCE
 from millrace.deferred import Deferred
 from millrace.errors import Error
 from millrace.net.replies import CloseConnection
-from millrace.steps import TURN_SECONDS, Steps
+from millrace.steps import Steps
 from millrace.wire.decoding import MAX_SHORT_REQUEST_ELEMENTS
 from millrace.wire.frames import encode_request, read_response
 from millrace.wire.messages.api_versions import ApiVersionsRequest
@@ -119,20 +118,19 @@ def test_long_requests_that_wait_for_a_place_count_as_memory_in_use(api: Api) ->
 
 
 def test_a_long_request_that_has_begun_is_finished_without_its_connection(api: Api) -> None:
-    finished = False
+    closed = finished = False
 
-    def three_turns(*_: object) -> Steps[None]:
+    def until_closed(*_: object) -> Steps[None]:
         nonlocal finished
-        for _ in range(3):
-            time.sleep(TURN_SECONDS)
+        while not closed:
             yield
         finished = True
 
-    dispatch = api.dispatcher({MetadataRequest.api_key: three_turns})
-    reply = dispatch(long_request())
+    reply = api.dispatcher({MetadataRequest.api_key: until_closed})(long_request())
     assert isinstance(reply, Deferred)
     api.loop.run_until_complete(asyncio.sleep(0))
     reply.cancel()
+    closed = True
     assert replies_to(api, reply) == []
     assert finished
 
@@ -156,7 +154,6 @@ def test_a_request_does_not_park_after_its_connection_is_closed(api: Api) -> Non
 
     def until_closed(*_: object) -> Steps[Deferred[None]]:
         while not closed:
-            time.sleep(TURN_SECONDS)
             yield
         return Deferred(lambda: cancelled.append(True))
 
@@ -171,7 +168,7 @@ def test_a_request_does_not_park_after_its_connection_is_closed(api: Api) -> Non
 
 def test_a_request_cut_off_by_the_end_of_the_broker_is_no_trouble(api: Api) -> None:
     async def never(*_: object) -> None:
-        await asyncio.sleep(3600)
+        await asyncio.get_running_loop().create_future()
 
     trouble: list[dict[str, Any]] = []
     api.loop.set_exception_handler(lambda _, context: trouble.append(context))
@@ -181,7 +178,7 @@ def test_a_request_cut_off_by_the_end_of_the_broker_is_no_trouble(api: Api) -> N
     (task,) = asyncio.all_tasks(api.loop)
     api.loop.run_until_complete(asyncio.sleep(0))
     task.cancel()
-    api.loop.run_until_complete(asyncio.sleep(0.01))
+    api.loop.run_until_complete(asyncio.wait([task]))
     assert task.cancelled()
     assert not reply.resolved
     assert not trouble

@@ -1,7 +1,10 @@
 """A client of a cluster: it finds the responsible broker, and follows it when it moves."""
 
-from collections.abc import AsyncIterator, Iterable
+import asyncio
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TypeVar
 
 import pytest
 
@@ -15,8 +18,10 @@ from millrace.client import (
     TopicPartition,
     UnknownBroker,
 )
+from millrace.client.routing import LONGEST_PAUSE_SECONDS
 from millrace.errors import Error, KafkaError
-from millrace.testing import Broker, free_port
+from millrace.testing import Broker, ManualClock, free_port
+from millrace.testing.timers import ManualTimers
 from millrace.wire.messages import list_offsets as offsets_api
 from millrace.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from millrace.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -24,6 +29,8 @@ from millrace.wire.messages.find_coordinator import FindCoordinatorRequest
 from millrace.wire.schema import Request, Response
 
 from .fake_cluster import FakeCluster, Hangup
+
+T = TypeVar("T")
 
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
 
@@ -37,9 +44,23 @@ async def cluster() -> AsyncIterator[FakeCluster]:
 
 
 @asynccontextmanager
-async def connected(cluster: FakeCluster, timeout_seconds: float = 5) -> AsyncIterator[Client]:
+async def connected(cluster: FakeCluster, timeout_seconds: float = 30) -> AsyncIterator[Client]:
     async with Client(cluster.bootstrap, timeout_seconds=timeout_seconds) as client:
         yield client
+
+
+async def finished_late(work: Callable[[Client], Awaitable[T]], cluster: FakeCluster) -> T:
+    """The result of work that is tried again until the client's time is up."""
+    clock = ManualClock()
+    timers = ManualTimers(clock)
+    async with Client(cluster.bootstrap, timeout_seconds=5, clock=clock, timers=timers) as client:
+        result = asyncio.ensure_future(work(client))
+        while not result.done():
+            # Time passes during pauses, not while a request is under way.
+            if timers.next_delay_ms <= 1000 * LONGEST_PAUSE_SECONDS:
+                timers.advance(math.ceil(timers.next_delay_ms))
+            await asyncio.sleep(0.001)
+        return result.result()
 
 
 async def end_offsets(
@@ -129,8 +150,7 @@ async def test_a_leader_that_does_not_know_the_topic_yet_is_asked_again(cluster:
 
 async def test_a_partition_without_a_leader_fails_when_the_time_is_up(cluster: FakeCluster) -> None:
     cluster.leaders[ORDERS] = -1
-    async with connected(cluster, timeout_seconds=0.2) as client:
-        found = await client.call_leaders([ORDERS], end_offsets)
+    found = await finished_late(lambda client: client.call_leaders([ORDERS], end_offsets), cluster)
     assert found.failed[ORDERS].error is Error.LEADER_NOT_AVAILABLE
     assert found.failed[ORDERS].message == "partition orders-0 has no leader"
 
@@ -170,8 +190,9 @@ async def test_older_brokers_are_asked_for_one_coordinator_at_a_time(cluster: Fa
 
 
 async def test_a_coordinator_that_is_not_available_yet_is_waited_for(cluster: FakeCluster) -> None:
-    async with connected(cluster, timeout_seconds=0.2) as client:
-        deleted = await client.call_coordinators(CoordinatorType.GROUP, ["new"], delete_groups)
+    deleted = await finished_late(
+        lambda client: client.call_coordinators(CoordinatorType.GROUP, ["new"], delete_groups), cluster
+    )
     assert deleted.failed["new"].error is Error.COORDINATOR_NOT_AVAILABLE
     assert cluster.count("FindCoordinator") > 1
 

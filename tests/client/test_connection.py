@@ -22,7 +22,8 @@ from millrace.client import (
     parse_addresses,
 )
 from millrace.errors import Error, KafkaError
-from millrace.testing import Broker, delay, drop, free_port
+from millrace.testing import Broker, ManualClock, delay, drop, free_port
+from millrace.testing.timers import ManualTimers
 from millrace.wire.frames import encode_response, read_request_header
 from millrace.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from millrace.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -49,8 +50,8 @@ def address_of(broker: Broker) -> Address:
 
 
 @asynccontextmanager
-async def connected(broker: Broker, timeout_seconds: float = 30) -> AsyncIterator[Connection]:
-    connection = await Connection.open(address_of(broker), timeout_seconds=timeout_seconds)
+async def connected(broker: Broker) -> AsyncIterator[Connection]:
+    connection = await Connection.open(address_of(broker), timeout_seconds=30)
     yield connection
     connection.close()
 
@@ -118,11 +119,20 @@ async def test_a_cancelled_request_does_not_disturb_the_next_one(broker: Broker)
 
 async def test_a_broker_that_does_not_respond_in_time_is_given_up(broker: Broker) -> None:
     broker.on("ListGroups", delay(0.5))
-    async with connected(broker, timeout_seconds=0.05) as connection:
-        await connection.send(naming("in-time"), MetadataResponse)
-        with pytest.raises(ResponseTimeout, match=f"{broker.bootstrap} did not respond in time"):
-            await connection.send(ListGroupsRequest(), ListGroupsResponse)
-        assert not connection.is_open
+    clock = ManualClock()
+    timers = ManualTimers(clock)
+    connection = await Connection.open(address_of(broker), timeout_seconds=5, clock=clock, timers=timers)
+    timers.advance(3000)
+    await connection.send(naming("in-time"), MetadataResponse)
+    sent = asyncio.ensure_future(connection.send(ListGroupsRequest(), ListGroupsResponse))
+    await asyncio.sleep(0)
+    timers.advance(4999)
+    assert connection.is_open
+    timers.advance(1)
+    with pytest.raises(ResponseTimeout, match=f"{broker.bootstrap} did not respond in time"):
+        await sent
+    assert not connection.is_open
+    assert not len(timers)
 
 
 async def test_a_lost_connection_fails_every_request_under_way_and_the_next(broker: Broker) -> None:

@@ -1,4 +1,6 @@
-"""Who may commit and fetch offsets of a consumer group, and in which epoch."""
+"""Commits and fetches of a consumer group's offsets: which members may, and in which epoch."""
+
+import asyncio
 
 import pytest
 
@@ -103,3 +105,18 @@ def test_offsets_of_subscribed_topics_are_kept(coordinator: Coordinator) -> None
     coordinator.groups.expire(shard)
     assert shard.offsets.get("readers", "orders", 0) is None
     assert coordinator.groups.find("readers") is None
+
+
+async def test_unused_offsets_expire_by_themselves(coordinator: Coordinator) -> None:
+    commit(coordinator, "", -1)
+    coordinator.clock.advance(30 * 24 * 60 * 60 * 1000)
+    expiring = asyncio.create_task(coordinator.groups.expire_forever())
+    await asyncio.sleep(0)
+    coordinator.timers.advance(coordinator.groups.config.offsets_retention_check_interval_ms - 1)
+    await asyncio.sleep(0)
+    assert coordinator.groups.find("readers") is not None
+    coordinator.timers.advance(1)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert coordinator.groups.find("readers") is None
+    expiring.cancel()

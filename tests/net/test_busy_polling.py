@@ -10,7 +10,7 @@ import pytest
 
 from millrace.clock import Clock
 from millrace.net.busy_polling import BusyPolling
-from millrace.testing import Broker
+from millrace.testing import Broker, ManualClock
 
 PATIENCE = 200e-6
 
@@ -145,7 +145,7 @@ def yields(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     yield moments
 
 
-async def request(bootstrap: str, times: int, apart: float) -> None:
+async def request(bootstrap: str, times: int, between: Callable[[], object] = lambda: None) -> None:
     """Send ApiVersions requests, each after the response to the one before it."""
     host, port = bootstrap.split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -153,19 +153,20 @@ async def request(bootstrap: str, times: int, apart: float) -> None:
         writer.write(bytes.fromhex("0000000a 0012 0000 00000001 ffff".replace(" ", "")))
         size = int.from_bytes(await reader.readexactly(4), "big")
         await reader.readexactly(size)
-        await asyncio.sleep(apart)
+        between()
     writer.close()
 
 
 async def test_a_broker_polls_for_a_client_that_sends_request_after_request(yields: list[float]) -> None:
     with Broker({"millrace.busy.poll.us": "10000"}) as broker:
-        await request(broker.bootstrap, times=20, apart=0)
+        await request(broker.bootstrap, times=20)
         async with asyncio.timeout(10):
             while not yields:
                 await asyncio.sleep(0)
 
 
 async def test_a_broker_sleeps_between_occasional_requests(yields: list[float]) -> None:
-    with Broker({"millrace.busy.poll.us": "1000"}) as broker:
-        await request(broker.bootstrap, times=10, apart=0.01)
+    clock = ManualClock()
+    with Broker({"millrace.busy.poll.us": "1000"}, clock=clock) as broker:
+        await request(broker.bootstrap, times=10, between=lambda: clock.advance(10))
         assert not yields

@@ -1,6 +1,5 @@
 """Leadership moves back and forth between two brokers; committed offsets and transactions go with it."""
 
-import asyncio
 import random
 from collections.abc import Iterator
 from contextlib import suppress
@@ -124,7 +123,7 @@ class Producer:
 
     def _pass_time(self) -> None:
         self._brokers.replicate()
-        self._brokers.run(asyncio.sleep(0.001))
+        self._brokers.pass_time()
 
 
 @pytest.mark.parametrize("seed", range(6))

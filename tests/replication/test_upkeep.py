@@ -10,9 +10,10 @@ import pytest
 from millrace.clock import Clock
 from millrace.errors import KafkaError
 from millrace.replication.partition import Partition
-from millrace.replication.upkeep import WRITTEN_BACK_SECONDS, Upkeep
+from millrace.replication.upkeep import FLUSH_TICK_MS, WRITTEN_BACK_SECONDS, Upkeep
 from millrace.storage.cleaner_checkpoint import write_clean_offsets
 from millrace.testing import FaultyDisk, ManualClock
+from millrace.testing.timers import ManualTimers
 
 from ..node import Node, OpenNode
 from ..records import batch
@@ -26,6 +27,7 @@ class Machine:
     def __init__(self, directory: Path) -> None:
         self.disk = FaultyDisk()
         self.clock = ManualClock(Clock().now_ms())
+        self.timers = ManualTimers(self.clock)
         self.node = Node(directory, disk=self.disk, clock=self.clock)
         self.in_thread: Callable[[], None] = lambda: None
         self._open()
@@ -38,7 +40,11 @@ class Machine:
     def _open(self) -> None:
         self.cluster: OpenNode = self.node.open()
         self.upkeep = Upkeep(
-            self.cluster.partitions, self.cluster.config, clock=self.clock, run_in_thread=self._run
+            self.cluster.partitions,
+            self.cluster.config,
+            clock=self.clock,
+            timers=self.timers,
+            run_in_thread=self._run,
         )
 
     def _run(self, work: Callable[[], object]) -> asyncio.Future[object]:
@@ -66,6 +72,26 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path / "data")
+
+
+async def take_turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_upkeep_that_is_started_flushes_by_itself(machine: Machine) -> None:
+    partition = machine.dirty("orders")
+    machine.upkeep.start()
+    await take_turns()
+    for _ in range(2):
+        machine.timers.advance(FLUSH_TICK_MS)
+        await take_turns()
+    assert partition.log.unflushed_messages
+    machine.timers.advance(FLUSH_TICK_MS)
+    await take_turns()
+    assert not partition.log.unflushed_messages
+    await machine.upkeep.stop()
+    assert not len(machine.timers)
 
 
 async def test_records_are_flushed_after_flush_ms(machine: Machine) -> None:

@@ -16,6 +16,7 @@ from millrace.storage import compaction_process
 from millrace.storage.cleaner import LONGEST_BACKOFF_SECONDS, Cleaner
 from millrace.storage.log import Log
 from millrace.testing import ManualClock
+from millrace.testing.timers import ManualTimers
 from millrace.wire.records import (
     HEADER_BYTES,
     BatchHeader,
@@ -37,6 +38,7 @@ class DataDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.clock = ManualClock()
+        self.timers = ManualTimers(self.clock)
         self.config = BrokerConfig()
         self.logs: list[Log] = []
         self.removed_later: list[tuple[list[Path], int]] = []
@@ -48,6 +50,7 @@ class DataDirectory:
             lambda: self.logs,
             self.config,
             clock=self.clock,
+            timers=self.timers,
             disk=Disk(),
             run_in_thread=self._run,
             remove_later=lambda files, delay_ms: self.removed_later.append((files, delay_ms)),
@@ -57,6 +60,12 @@ class DataDirectory:
         result = await asyncio.to_thread(work)
         self.before_swap()
         return result
+
+    async def pass_backoff(self) -> None:
+        """Let the time between two rounds of the cleaner pass."""
+        await asyncio.sleep(0)
+        self.timers.advance(self.config.log_cleaner_backoff_ms)
+        await asyncio.sleep(0)
 
     def log(self, name: str = "topic-0", **config: object) -> Log:
         config = {"cleanup_policy": ("compact",)} | config
@@ -588,23 +597,23 @@ class TestBounds:
 
 class TestRunning:
     async def test_a_started_cleaner_cleans_by_itself(self, data: DataDirectory) -> None:
-        data.config.log_cleaner_backoff_ms = 1
         data.config.log_cleaner_threads = 2
         logs = [data.log(f"topic-{number}") for number in range(3)]
         for log in logs:
             data.dirty(log)
         data.cleaner.start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while any(len(read(log)) > 1 for log in logs):
+                await data.pass_backoff()
                 await asyncio.sleep(0.01)
         await data.cleaner.stop()
 
     async def test_a_cleaner_that_is_switched_off_does_nothing(self, data: DataDirectory) -> None:
         data.config.log_cleaner_enable = False
-        data.config.log_cleaner_backoff_ms = 0
         data.dirty(data.log())
         data.cleaner.start()
-        await asyncio.sleep(0.1)
+        await data.pass_backoff()
+        assert not len(data.timers)
         await data.cleaner.stop()
         assert not (data.path / "cleaner-offset-checkpoint").exists()
 
@@ -614,11 +623,11 @@ class TestRunning:
         started = tmp_path / "started"
         script = f"import time, pathlib; pathlib.Path({str(started)!r}).touch(); time.sleep(60)"
         monkeypatch.setattr(compaction_process, "COMMAND", (sys.executable, "-c", script))
-        data.config.log_cleaner_backoff_ms = 0
         data.dirty(data.log())
         data.cleaner.start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not started.exists():
+                await data.pass_backoff()
                 await asyncio.sleep(0.01)
             await data.cleaner.stop()
 

@@ -18,6 +18,7 @@ from millrace.storage.cleaner import Cleaner
 from millrace.storage.compaction import Compaction, Job, Pass, Replacement
 from millrace.storage.log import Log
 from millrace.testing import ManualClock
+from millrace.testing.timers import ManualTimers
 from millrace.wire.compression import Codec
 from millrace.wire.records import Record, build_batch, iterate_batches, iterate_records
 
@@ -126,6 +127,7 @@ class Story:
             lambda: [self.log],
             BrokerConfig(),
             clock=self.clock,
+            timers=ManualTimers(self.clock),
             disk=Disk(),
             run_in_thread=run_in_thread,
             remove_later=remove,

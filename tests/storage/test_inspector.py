@@ -16,6 +16,8 @@ from millrace.storage.append_rules import AppendRules
 from millrace.storage.inspection import AcceptedBatch, InvalidRecords, inspect
 from millrace.storage.inspection_worker import Check, Search, from_line, to_line
 from millrace.storage.inspector import Inspector, LateInspection, Postponed
+from millrace.testing import ManualClock
+from millrace.testing.timers import ManualTimers
 from millrace.wire.compression import Codec
 from millrace.wire.records import encode_record, read_header
 
@@ -39,8 +41,13 @@ def max_waiting_bytes() -> int:
 
 
 @pytest.fixture
-async def inspector(max_waiting_bytes: int) -> AsyncIterator[Inspector]:
-    inspector = Inspector(asyncio.get_running_loop(), max_waiting_bytes)
+def timers() -> ManualTimers:
+    return ManualTimers(ManualClock())
+
+
+@pytest.fixture
+async def inspector(timers: ManualTimers, max_waiting_bytes: int) -> AsyncIterator[Inspector]:
+    inspector = Inspector(asyncio.get_running_loop(), timers, max_waiting_bytes)
     yield inspector
     await inspector.stop()
     assert not workers()
@@ -231,17 +238,19 @@ async def test_a_process_that_died_while_idle_is_replaced(inspector: Inspector) 
     await finished(late(inspector, batch(5000)))
 
 
-async def test_an_idle_process_ends(inspector: Inspector, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspector_module, "IDLE_SECONDS", 0.0)
+async def test_an_idle_process_ends(inspector: Inspector, timers: ManualTimers) -> None:
     await finished(late(inspector, batch(5000)))
+    timers.advance(inspector_module.IDLE_MS - 1)
+    assert workers()
+    timers.advance(1)
     async with asyncio.timeout(SECONDS):
         while workers():
             await asyncio.sleep(0.01)
 
 
 @pytest.mark.slow
-async def test_stopping_ends_what_is_under_way() -> None:
-    inspector = Inspector(asyncio.get_running_loop(), 1 << 28)
+async def test_stopping_ends_what_is_under_way(timers: ManualTimers) -> None:
+    inspector = Inspector(asyncio.get_running_loop(), timers, 1 << 28)
     inspections = [late(inspector, batch(1_000_000, codec=Codec.ZSTD)) for _ in range(2)]
     async with asyncio.timeout(SECONDS):
         while not workers():

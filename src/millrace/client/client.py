@@ -15,6 +15,8 @@ from millrace.client.locations import Controller, Coordinators, CoordinatorType,
 from millrace.client.metadata import NO_NODE, Metadata, TopicPartition
 from millrace.client.outcomes import Outcomes
 from millrace.client.routing import Call, route
+from millrace.clock import Clock
+from millrace.timers import LoopTimers, Timers
 from millrace.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from millrace.wire.schema import Request, Response
 
@@ -37,8 +39,13 @@ class Client:
         client_id: str = CLIENT_ID,
         timeout_seconds: float = REQUEST_SECONDS,
         security: Security = PLAIN,
+        clock: Clock | None = None,
+        timers: Timers | None = None,
     ) -> None:
+        """`clock` and `timers` measure the timeouts; by default the machine's."""
         self.timeout_seconds = timeout_seconds
+        self.clock = clock or Clock()
+        self._timers = timers
         self.cluster = Metadata()
         self._bootstrap = parse_addresses(bootstrap)
         self._client_id = client_id
@@ -64,6 +71,12 @@ class Client:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+
+    @property
+    def timers(self) -> Timers:
+        if self._timers is None:
+            self._timers = LoopTimers(asyncio.get_running_loop())
+        return self._timers
 
     @property
     def timeout_ms(self) -> int:
@@ -106,6 +119,8 @@ class Client:
                     client_id=self._client_id,
                     timeout_seconds=self.timeout_seconds,
                     security=self._security,
+                    clock=self.clock,
+                    timers=self.timers,
                 )
                 self._connections[address] = connection
             return connection

@@ -15,7 +15,9 @@ from millrace import __version__
 from millrace.client.address import Address
 from millrace.client.errors import ApiNotOffered, BrokerUnreachable, ConnectionLost, ResponseTimeout
 from millrace.client.metadata import NO_NODE
+from millrace.clock import Clock
 from millrace.errors import Error, check
+from millrace.timers import LoopTimers, Timers
 from millrace.wire.codec import MalformedMessage
 from millrace.wire.frames import encode_request, read_response
 from millrace.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -75,9 +77,17 @@ class Connection:
         client_id: str = CLIENT_ID,
         timeout_seconds: float = REQUEST_SECONDS,
         security: Security = PLAIN,
+        clock: Clock | None = None,
+        timers: Timers | None = None,
     ) -> Self:
-        """Connect, agree on versions and authenticate. Raises KafkaError, mostly BrokerUnreachable."""
-        frames = await _connect(address, security, timeout_seconds)
+        """Connect, agree on versions and authenticate. Raises KafkaError, mostly BrokerUnreachable.
+
+        `clock` and `timers` measure the time that responses take; by default the machine's.
+        """
+        if timers is None:
+            timers = LoopTimers(asyncio.get_running_loop())
+        deadlines = Deadlines(timeout_seconds, clock or Clock(), timers)
+        frames = await _connect(address, security, deadlines)
         connection = cls(address, frames, client_id)
         try:
             connection.api_versions = await connection._negotiate()
@@ -163,17 +173,25 @@ class _Request(NamedTuple):
     deadline: float
 
 
+class Deadlines(NamedTuple):
+    """The time that a response may take, and the timers that measure it."""
+
+    timeout_seconds: float
+    clock: Clock
+    timers: Timers
+
+
 class _Frames(asyncio.Protocol):
     """Sends request frames and matches the responses, which a broker sends in the order of the requests."""
 
-    def __init__(self, address: Address, timeout_seconds: float) -> None:
+    def __init__(self, address: Address, deadlines: Deadlines) -> None:
         self.failure: ConnectionLost | ResponseTimeout | None = None
         self._address = address
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds, self._clock, self._timers = deadlines
         self._loop = asyncio.get_running_loop()
         self._transport: Any = None
         self._under_way: deque[_Request] = deque()
-        self._timer: asyncio.TimerHandle | None = None
+        self._is_timed = False
         self._has_received = False
         # The pieces of an unfinished frame, and how many bytes to wait for before looking at them.
         self._pieces: list[bytes] = []
@@ -184,23 +202,27 @@ class _Frames(asyncio.Protocol):
         if self.failure is not None:
             raise _copy(self.failure)
         response: asyncio.Future[memoryview] = self._loop.create_future()
-        deadline = self._loop.time() + self._timeout_seconds
+        deadline = self._clock.monotonic() + self._timeout_seconds
         self._under_way.append(_Request(correlation_id, response, deadline))
-        if self._timer is None:
-            self._timer = self._loop.call_at(deadline, self._check_deadline)
+        if not self._is_timed:
+            self._check_in(self._timeout_seconds)
         self._transport.write(frame)
         return response
 
+    def _check_in(self, seconds: float) -> None:
+        self._is_timed = True
+        self._timers.schedule(self, seconds * 1000, self._check_deadline)
+
     def _check_deadline(self) -> None:
         """Give the broker up if the oldest request is overdue; its late response would hold up all others."""
-        self._timer = None
+        self._is_timed = False
         if not self._under_way:
             return
-        deadline = self._under_way[0].deadline
-        if self._loop.time() >= deadline:
+        seconds_left = self._under_way[0].deadline - self._clock.monotonic()
+        if seconds_left <= 0:
             self.fail(ResponseTimeout(f"the broker at {self._address} did not respond in time"))
         else:
-            self._timer = self._loop.call_at(deadline, self._check_deadline)
+            self._check_in(seconds_left)
 
     def fail(self, failure: ConnectionLost | ResponseTimeout) -> None:
         """Close the connection; whatever is under way fails. Only the first failure counts."""
@@ -208,8 +230,7 @@ class _Frames(asyncio.Protocol):
             return
         self.failure = failure
         self._pieces.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timers.cancel(self)
         if self._transport is not None:
             self._transport.abort()
         while self._under_way:
@@ -277,7 +298,7 @@ def _copy(failure: ConnectionLost | ResponseTimeout) -> Exception:
     return type(failure)(failure.message)
 
 
-async def _connect(address: Address, security: Security, timeout_seconds: float) -> _Frames:
+async def _connect(address: Address, security: Security, deadlines: Deadlines) -> _Frames:
     loop = asyncio.get_running_loop()
     host, port = address
     failure: OSError | None = None
@@ -286,7 +307,7 @@ async def _connect(address: Address, security: Security, timeout_seconds: float)
             for family, ip in await _resolve(host, port):
                 try:
                     _, frames = await loop.create_connection(
-                        lambda: _Frames(address, timeout_seconds),
+                        lambda: _Frames(address, deadlines),
                         ip,
                         port,
                         family=family,

@@ -8,7 +8,6 @@ that do not pass by waiting are final at once.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
@@ -18,7 +17,9 @@ from millrace.client.errors import ConnectionLost
 from millrace.client.locations import PASSING, Locations
 from millrace.client.metadata import NO_NODE
 from millrace.client.outcomes import Outcomes
+from millrace.clock import Clock
 from millrace.errors import Error, KafkaError
+from millrace.timers import Timers, pause
 
 if TYPE_CHECKING:
     from millrace.client.client import Client
@@ -47,7 +48,7 @@ async def route(
     """
     outcomes: Outcomes[K, T] = Outcomes()
     wanted = list(dict.fromkeys(keys))
-    backoff = Backoff(client.timeout_seconds)
+    backoff = Backoff(client.timeout_seconds, client.clock, client.timers)
     pending = wanted
     while pending:
         passing = await _call_once(client, pending, locations, call, outcomes, is_repeatable)
@@ -105,14 +106,16 @@ async def _call_node(client: Client, node_id: int, keys: list[K], call: Call[K, 
 class Backoff:
     """Pauses between attempts, each longer than the last, until the time is up."""
 
-    def __init__(self, timeout_seconds: float) -> None:
-        self._deadline = time.monotonic() + timeout_seconds
+    def __init__(self, timeout_seconds: float, clock: Clock, timers: Timers) -> None:
+        self._clock = clock
+        self._timers = timers
+        self._deadline = clock.monotonic() + timeout_seconds
         self._pause_seconds = FIRST_PAUSE_SECONDS
 
     async def pause(self) -> bool:
         """Wait for the next attempt; False if there is no time for one."""
-        if time.monotonic() + self._pause_seconds > self._deadline:
+        if self._clock.monotonic() + self._pause_seconds > self._deadline:
             return False
-        await asyncio.sleep(self._pause_seconds)
+        await pause(self._timers, self._pause_seconds * 1000)
         self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
         return True

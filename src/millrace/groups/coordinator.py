@@ -29,7 +29,7 @@ from millrace.groups.shard import SCHEMAS, GroupShard
 from millrace.metrics import Family, Kind, MetricName, single
 from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.steps import Steps
-from millrace.timers import Timers
+from millrace.timers import Timers, pause
 from millrace.wire.messages.group_records import OffsetCommitKey
 from millrace.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from millrace.wire.schema import ZERO_UUID
@@ -254,7 +254,7 @@ class Groups:
     async def expire_forever(self) -> None:
         """Let go of offsets unused for offsets.retention.minutes, and of groups left with none."""
         while True:
-            await asyncio.sleep(self.config.offsets_retention_check_interval_ms / 1000)
+            await pause(self.timers, self.config.offsets_retention_check_interval_ms)
             for shard in list(self.runtime.shards):
                 try:
                     self.expire(shard)

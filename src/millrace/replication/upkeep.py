@@ -22,15 +22,16 @@ from millrace.storage import holes
 from millrace.storage.active_file import ActiveFile
 from millrace.storage.cleaner_checkpoint import read_clean_offsets
 from millrace.storage.log import Log
+from millrace.timers import Timers, pause
 
 logger = logging.getLogger(__name__)
 
-FLUSH_TICK_SECONDS = 0.5
+FLUSH_TICK_MS = 500
 DEFAULT_FLUSH_MS = LogConfig().flush_ms
 BULK_BYTES = 16 * 1024 * 1024
 # Linux writes back what is older than this by itself, so that a sync then finds little to do.
 WRITTEN_BACK_SECONDS = 30.0
-IDLE_FILES_SECONDS = 60.0
+IDLE_FILES_MS = 60_000
 
 RunInThread = Callable[[Callable[[], object]], asyncio.Future[object]]
 
@@ -62,19 +63,26 @@ class Upkeep:
     """Owned by the broker loop; not thread-safe."""
 
     def __init__(
-        self, partitions: HostedPartitions, config: BrokerConfig, *, clock: Clock, run_in_thread: RunInThread
+        self,
+        partitions: HostedPartitions,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        timers: Timers,
+        run_in_thread: RunInThread,
     ) -> None:
         self._partitions = partitions
         self._config = config
         self._clock = clock
+        self._timers = timers
         self._run_in_thread = run_in_thread
         self._dirty: dict[Partition, _Dirty] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        self._spawn(self._every(lambda: FLUSH_TICK_SECONDS, self.flush_due))
-        self._spawn(self._every(self._checkpoint_seconds, self.checkpoint))
-        self._spawn(self._every(lambda: IDLE_FILES_SECONDS, self.release_idle_files))
+        self._spawn(self._every(lambda: FLUSH_TICK_MS, self.flush_due))
+        self._spawn(self._every(self._checkpoint_interval_ms, self.checkpoint))
+        self._spawn(self._every(lambda: IDLE_FILES_MS, self.release_idle_files))
         self._spawn(self._retain())
 
     async def stop(self) -> None:
@@ -89,10 +97,10 @@ class Upkeep:
         task.add_done_callback(self._tasks.discard)
 
     async def _every(
-        self, seconds: Callable[[], float], work: Callable[[], Coroutine[Any, Any, None]]
+        self, interval_ms: Callable[[], float], work: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
         while True:
-            await asyncio.sleep(seconds())
+            await pause(self._timers, interval_ms())
             await self._attempt(work)
 
     async def _attempt(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -157,8 +165,8 @@ class Upkeep:
         for log, file in missing:
             log.report_missing(file)
 
-    def _checkpoint_seconds(self) -> float:
-        return self._config.log_flush_offset_checkpoint_interval_ms / 1000
+    def _checkpoint_interval_ms(self) -> float:
+        return self._config.log_flush_offset_checkpoint_interval_ms
 
     async def checkpoint(self) -> None:
         self._partitions.update_checkpoints()
@@ -172,10 +180,10 @@ class Upkeep:
     # Retention
 
     async def _retain(self) -> None:
-        await asyncio.sleep(self._config.log_initial_task_delay_ms / 1000)
+        await pause(self._timers, self._config.log_initial_task_delay_ms)
         while True:
             await self._attempt(self.apply_retention)
-            await asyncio.sleep(self._config.log_retention_check_interval_ms / 1000)
+            await pause(self._timers, self._config.log_retention_check_interval_ms)
 
     async def apply_retention(self) -> None:
         """Let go of expired segments; their files go after file.delete.delay.ms."""
@@ -192,7 +200,7 @@ class Upkeep:
         """Remove files off the loop, once readers that were handed them have had time to finish."""
 
         async def remove() -> None:
-            await asyncio.sleep(delay_ms / 1000)
+            await pause(self._timers, delay_ms)
             await self._run_in_thread(lambda: _remove(files))
 
         self._spawn(remove())

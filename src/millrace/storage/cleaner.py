@@ -19,6 +19,7 @@ from millrace.storage.compaction import Job, Pass, Replacement, Source
 from millrace.storage.compaction_process import CompactionFailed, CompactionProcess, CorruptLog
 from millrace.storage.log import Log
 from millrace.storage.record_filter import KEY_COST_BYTES
+from millrace.timers import Timers, pause
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class Cleaner:
         config: BrokerConfig,
         *,
         clock: Clock,
+        timers: Timers,
         disk: Disk,
         run_in_thread: RunInThread,
         remove_later: RemoveLater,
@@ -67,6 +69,7 @@ class Cleaner:
         self._logs = logs
         self._config = config
         self._clock = clock
+        self._timers = timers
         self._disk = disk
         self._run_in_thread = run_in_thread
         self._remove_later = remove_later
@@ -97,7 +100,7 @@ class Cleaner:
 
     async def _work(self) -> None:
         while True:
-            await asyncio.sleep(self._config.log_cleaner_backoff_ms / 1000)
+            await pause(self._timers, self._config.log_cleaner_backoff_ms)
             try:
                 await self.clean_due_logs()
             except Exception:

@@ -25,6 +25,7 @@ from millrace.storage.inspection import (
     inspect,
 )
 from millrace.storage.inspection_worker import Check, Search, Task, to_line
+from millrace.timers import Timers
 from millrace.wire.records import BatchHeader, read_header
 
 logger = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ COMMAND = (*PYTHON, "millrace.storage.inspection_worker")
 # One request may take about a millisecond of the loop's time with the records of its batches.
 UNITS_PER_REQUEST = 1000
 PROCESSES = max(1, min(4, (os.cpu_count() or 1) // 2))
-IDLE_SECONDS = 60.0
+IDLE_MS = 60_000
 
 
 class Postponed(Exception):
@@ -77,14 +78,14 @@ class _Answer(NamedTuple):
 class Inspector:
     """Owned by the broker loop; not thread-safe."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, max_waiting_bytes: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, timers: Timers, max_waiting_bytes: int) -> None:
         self._loop = loop
+        self._timers = timers
         self._max_waiting_bytes = max_waiting_bytes
         self._waiting_bytes = 0
         self._budget = Budget(UNITS_PER_REQUEST)
         self._turns = asyncio.Semaphore(PROCESSES)
         self._idle: list[ChildProcess] = []
-        self._idle_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[object]] = set()
 
     async def stop(self) -> None:
@@ -181,13 +182,10 @@ class Inspector:
     def _keep(self, process: ChildProcess) -> None:
         """Have a process ready for the next batch, and end it if none comes for a while."""
         self._idle.append(process)
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-        self._idle_timer = self._loop.call_later(IDLE_SECONDS, self._end_idle)
+        self._timers.schedule(self, IDLE_MS, self._end_idle)
 
     def _end_idle(self) -> None:
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+        self._timers.cancel(self)
         while self._idle:
             task = self._loop.create_task(self._idle.pop().end())
             self._tasks.add(task)

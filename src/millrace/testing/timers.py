@@ -31,6 +31,13 @@ class ManualTimers:
     def cancel_all(self) -> None:
         self._pending.clear()
 
+    @property
+    def next_delay_ms(self) -> float:
+        """The time until the next timer is due; infinite if there is none."""
+        return (
+            min((due_ms for due_ms, _, _ in self._pending.values()), default=math.inf) - self._clock.now_ms()
+        )
+
     def advance(self, milliseconds: int) -> None:
         """Let time pass; a callback sees the time it was scheduled for."""
         end_ms = self._clock.now_ms() + milliseconds
