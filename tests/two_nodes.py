@@ -202,11 +202,11 @@ class TwoNodes:
 
     # Requests
 
-    def send(self, request: Any, version: int) -> Answer:
-        """Send a request to the leader, as a client that has found it."""
+    def send(self, request: Any, version: int, *, to: Node | None = None) -> Answer:
+        """Send a request to the leader, or to a given broker."""
         answer = Answer(request.api_key)
         header = RequestHeader(request.api_key, version, 1, "client")
-        services = self.leading.services(FrameBuffers(-1))
+        services = (to or self.leading).services(FrameBuffers(-1))
         context = Context(services, Session(LISTENER), header, version)
         try:
             outcome = HANDLERS_BY_KEY[request.api_key].handle(context, request)

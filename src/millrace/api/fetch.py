@@ -1,5 +1,7 @@
 """Fetch v4-18. v7: sessions. v9: leader epochs. v10: zstd. v12: flexible, diverging epochs. v13: topic ids.
 
+From v16 on, a broker that does not lead names the leader (KIP-951).
+
 Records are sent as file slices, from the page cache, unless they are few. A fetch that finds less than
 `min_bytes` is parked without a coroutine: see replication/waiting.py. Responses to librdkafka are paced: see
 fetch_pace.py.
@@ -8,6 +10,7 @@ fetch_pace.py.
 from __future__ import annotations
 
 from millrace.api.context import Context
+from millrace.api.current_leaders import CurrentLeaders
 from millrace.api.fetch_pace import MAX_BYTES, Pacer
 from millrace.api.fetch_sessions import (
     FINAL_EPOCH,
@@ -23,6 +26,7 @@ from millrace.replication.partition import Partition
 from millrace.replication.waiting import ParkedFetch
 from millrace.steps import Steps, finish, slices
 from millrace.timers import Timers
+from millrace.wire.messages.current_leader import LeaderIdAndEpoch
 from millrace.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -33,6 +37,8 @@ from millrace.wire.messages.fetch import (
 
 ZSTD_FROM = 10
 TOPIC_IDS_FROM = 13
+CURRENT_LEADERS_FROM = 16
+NAMES_LEADER = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH)
 READ_COMMITTED = 1
 NO_EPOCH = -1
 CONSUMER = -1
@@ -90,6 +96,8 @@ def _respond_later(timers: Timers, seconds: float, response: FetchResponse) -> D
 def _response(fetch: Fetch, reading: _Reading) -> FetchResponse:
     response = fetch.response()
     fetch.add(response, reading.results)
+    if reading.leaders is not None:
+        response.node_endpoints = reading.leaders.endpoints
     return response
 
 
@@ -117,6 +125,8 @@ def _response_in_steps(fetch: Fetch, reading: _Reading) -> Steps[FetchResponse]:
     for results in slices(reading.results):
         fetch.add(response, results)
         yield
+    if reading.leaders is not None:
+        response.node_endpoints = reading.leaders.endpoints
     return response
 
 
@@ -194,10 +204,12 @@ class _Reading:
     __slots__ = (
         "_aborted",
         "_api_version",
+        "_ctx",
         "_follower",
         "_hosted",
         "_reads_committed",
         "_remaining_bytes",
+        "leaders",
         "missing_bytes",
         "partitions",
         "results",
@@ -206,6 +218,7 @@ class _Reading:
     )
 
     def __init__(self, ctx: Context, request: FetchRequest, max_bytes: int = MAX_BYTES) -> None:
+        self._ctx = ctx
         self._api_version = ctx.api_version
         self._hosted = ctx.services.partitions
         self._remaining_bytes = min(request.max_bytes, ctx.services.config.fetch_max_bytes, max_bytes)
@@ -217,6 +230,8 @@ class _Reading:
         self.results: list[tuple[Target, PartitionData]] = []
         self.partitions: list[Partition] = []
         self.size = 0
+        self.leaders: CurrentLeaders | None = None
+        """The leaders of partitions that this broker does not lead."""
         self.urgent = False
         """Whether the response must not wait for more bytes."""
 
@@ -237,7 +252,15 @@ class _Reading:
                     aborted_transactions=self._aborted,
                     records=b"",
                 )
+                if error.error in NAMES_LEADER and self._api_version >= CURRENT_LEADERS_FROM:
+                    data.current_leader = self._find_leader(target)
             self.results.append((target, data))
+
+    def _find_leader(self, target: Target) -> LeaderIdAndEpoch | None:
+        if self.leaders is None:
+            self.leaders = CurrentLeaders(self._ctx)
+        name = self.leaders.name_of(target.topic, target.topic_id)
+        return self.leaders.find(name, target.partition.partition)
 
     def _read(self, target: Target) -> PartitionData:
         asked, version = target.partition, self._api_version

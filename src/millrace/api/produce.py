@@ -1,4 +1,4 @@
-"""Produce v3-13 (advertised from 0). v7: zstd. v9: flexible. v10: new leader in the answer. v13: topic ids.
+"""Produce v3-13 (advertised from 0). v7: zstd. v9: flexible. v10: the current leader. v13: topic ids.
 
 Transactions (KIP-890): v11 clients know TRANSACTION_ABORTABLE. From v12 on a first batch makes its partition
 part of the transaction; before, it must have been added.
@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from millrace.api.context import Context
+from millrace.api.current_leaders import CurrentLeaders
 from millrace.cluster.image import INTERNAL_TOPICS
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
@@ -41,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 ZSTD_FROM = 7
+CURRENT_LEADERS_FROM = 10
 KNOWS_ABORTABLE_FROM = 11
 JOINS_TRANSACTIONS_FROM = 12
 TOPIC_IDS_FROM = 13
@@ -82,11 +84,13 @@ class LateAppend(NamedTuple):
 
 
 class Unfinished:
-    """What the response to a request still waits for."""
+    """The parts of a request that its response waits for."""
 
-    __slots__ = ("late", "uncommitted", "unflushed")
+    __slots__ = ("has_moved", "late", "uncommitted", "unflushed")
 
     def __init__(self) -> None:
+        self.has_moved = False
+        """Whether another broker leads one of the partitions."""
         self.late: list[LateAppend] = []
         # Until the log is on disk.
         self.unflushed: list[tuple[Partition, PartitionProduceResponse]] = []
@@ -113,7 +117,7 @@ def handle(
         # The views in it are of memory that the next request is received into.
         request.topic_data = []
         return _finish(ctx, request, unfinished, responses)
-    response = _response(request, responses)
+    response = _response(ctx, request, unfinished, responses)
     if unfinished.uncommitted and response is not None:
         return _when_committed(ctx, request, unfinished, response)
     return response
@@ -132,7 +136,7 @@ async def _finish(
         ctx.services.woken.answer_next()
     for partition, of_partition in unfinished.unflushed:
         await _flush(ctx, partition, of_partition)
-    response = _response(request, responses)
+    response = _response(ctx, request, unfinished, responses)
     if unfinished.uncommitted and response is not None:
         return await _when_committed(ctx, request, unfinished, response)
     return response
@@ -172,11 +176,28 @@ async def _flush(ctx: Context, partition: Partition, response: PartitionProduceR
         _note_failure(response, KafkaError(Error.KAFKA_STORAGE_ERROR, message))
 
 
-def _response(request: ProduceRequest, responses: list[TopicProduceResponse]) -> ProduceResponse | None:
+def _response(
+    ctx: Context, request: ProduceRequest, unfinished: Unfinished, responses: list[TopicProduceResponse]
+) -> ProduceResponse | None:
     if request.acks == ACKS_NONE:
         _close_on_error(responses)
         return None
-    return ProduceResponse(responses=responses)
+    response = ProduceResponse(responses=responses)
+    return _with_leaders(ctx, response) if unfinished.has_moved else response
+
+
+def _with_leaders(ctx: Context, response: ProduceResponse) -> ProduceResponse:
+    """The response with the leaders of partitions that this broker does not lead (any more)."""
+    if ctx.api_version < CURRENT_LEADERS_FROM:
+        return response
+    leaders = CurrentLeaders(ctx)
+    for topic in response.responses:
+        name = leaders.name_of(topic.name, topic.topic_id)
+        for partition in topic.partition_responses:
+            if partition.error_code == Error.NOT_LEADER_OR_FOLLOWER:
+                partition.current_leader = leaders.find(name, partition.index)
+    response.node_endpoints = leaders.endpoints
+    return response
 
 
 def _when_committed(
@@ -187,7 +208,8 @@ def _when_committed(
         (committed, partial(_note_failure, of_partition))
         for committed, of_partition in unfinished.uncommitted
     ]
-    return ParkedProduce(ctx.services.woken, waits, request.timeout_ms).done.convert(lambda _: response)
+    parked = ParkedProduce(ctx.services.woken, waits, request.timeout_ms)
+    return parked.done.convert(lambda _: _with_leaders(ctx, response))
 
 
 def _note_failure(response: PartitionProduceResponse, error: KafkaError) -> None:
@@ -253,6 +275,7 @@ def _append(
             transactional_id = None if is_verified else request.transactional_id
             appended = _append_transactional(ctx, transactional_id, partition, records, inspect)
     except KafkaError as error:
+        unfinished.has_moved |= error.error is Error.NOT_LEADER_OR_FOLLOWER
         return _failed(index, error)
     response = PartitionProduceResponse(
         index=index,

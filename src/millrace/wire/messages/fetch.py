@@ -4,6 +4,7 @@ v13 names topics by id; v15 moves the replica's id into a tagged struct; v16 tel
 v17 adds directory ids; v18 adds the follower's high watermark.
 """
 
+from millrace.wire.messages.current_leader import LeaderIdAndEpoch, NodeEndpoint
 from millrace.wire.schema import (
     Records,
     Request,
@@ -69,11 +70,6 @@ class EpochEndOffset(Struct):
     end_offset: int = int64(default=-1)
 
 
-class LeaderIdAndEpoch(Struct):
-    leader_id: int = int32(default=-1)
-    leader_epoch: int = int32(default=-1)
-
-
 class SnapshotId(Struct):
     end_offset: int = int64(default=-1)
     epoch: int = int32(default=-1)
@@ -102,13 +98,6 @@ class FetchableTopicResponse(Struct):
     topic: str = string("4-12")
     topic_id: bytes = uuid("13+")
     partitions: list[PartitionData] = array(PartitionData)
-
-
-class NodeEndpoint(Struct):
-    node_id: int = int32()
-    host: str = string()
-    port: int = int32()
-    rack: str | None = string(nullable=True, default=None)
 
 
 class FetchResponse(Response, to=FetchRequest):

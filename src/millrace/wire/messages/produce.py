@@ -3,6 +3,7 @@
 v13 names topics by id.
 """
 
+from millrace.wire.messages.current_leader import LeaderIdAndEpoch, NodeEndpoint
 from millrace.wire.schema import (
     Records,
     Request,
@@ -42,11 +43,6 @@ class BatchIndexAndErrorMessage(Struct):
     batch_index_error_message: str | None = string(nullable=True, default=None)
 
 
-class LeaderIdAndEpoch(Struct):
-    leader_id: int = int32(default=-1)
-    leader_epoch: int = int32(default=-1)
-
-
 class PartitionProduceResponse(Struct):
     index: int = int32()
     error_code: int = int16()
@@ -62,13 +58,6 @@ class TopicProduceResponse(Struct):
     name: str = string("3-12")
     topic_id: bytes = uuid("13+")
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
-
-
-class NodeEndpoint(Struct):
-    node_id: int = int32()
-    host: str = string()
-    port: int = int32()
-    rack: str | None = string(nullable=True, default=None)
 
 
 class ProduceResponse(Response, to=ProduceRequest):
