@@ -30,6 +30,10 @@ SETTINGS: dict[str, Setting] = {
         None, (int, float), "Seconds between two ticks of a component.", of_component=True
     ),
     "topology.state.checkpoint.interval.ms": Setting(100, int, "Longest time between two commits."),
+    "topology.state.store": Setting(
+        "memory", str, "memory, or disk for state that is larger or is to be reused after a restart."
+    ),
+    "topology.state.dir": Setting(None, str, "Directory for local state, one of this user unless set."),
     "topology.max.task.parallelism": Setting(None, int, "Most tasks of one component.", of_component=True),
     "topology.debug": Setting(False, bool, "Log every tuple.", of_component=True),
     "topology.shellbolt.max.pending": Setting(

@@ -57,6 +57,10 @@ class Values:
     def decode(self, content: bytes | memoryview) -> Any:
         return self._decoder.decode(content)
 
+    def decode_key(self, content: bytes | memoryview) -> Any:
+        """A key of a state: a tuple comes back as a tuple, since a list cannot be a key."""
+        return _as_key(self._decoder.decode(content))
+
     def _encode_other(self, value: Any) -> Any:
         if not self._allows_pickle:
             raise TopologyError(
@@ -108,6 +112,10 @@ class Frames:
 
     def _signature(self, content: bytes | memoryview) -> bytes:
         return hmac.digest(self._key, content, hashlib.sha256)[:SIGNATURE_BYTES]
+
+
+def _as_key(value: Any) -> Any:
+    return tuple(_as_key(item) for item in value) if isinstance(value, list) else value
 
 
 def _pairs(edges: Mapping[int, int] | None) -> list[tuple[int, int]] | None:

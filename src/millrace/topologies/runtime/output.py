@@ -17,6 +17,7 @@ from millrace.topologies.model.topology import Plan
 from millrace.topologies.model.tuples import Tuple
 from millrace.topologies.runtime import topics
 from millrace.topologies.runtime.frames import Acks, Frames, Sent
+from millrace.topologies.runtime.inputs import Place
 from millrace.topologies.runtime.lag import Lag
 from millrace.topologies.runtime.records import encode_field, encode_tuple
 
@@ -49,6 +50,8 @@ class Output:
         self._lag = lag
         self.is_transactional = transactional_id is not None
         self.in_transaction = False
+        self.positions: dict[Place, int] = {}
+        """The position after the last change that was written to each changelog."""
         self._tuples: dict[int, list[Sent]] = {}
         self._acks: dict[int, Acks] = {}
         self._edges = {
@@ -148,6 +151,22 @@ class Output:
             self.produce(topic, partition=worker, value=self._frames.encode_acks(merged))
         self._producer.poll(0)
 
+    def write_change(self, place: Place, key: bytes, value: bytes | None) -> None:
+        """Write a change of a state to its changelog."""
+        self.produce(
+            place[0],
+            partition=place[1],
+            key=key,
+            value=value,
+            on_delivery=partial(self._change_delivered, place),
+        )
+
+    def _change_delivered(self, place: Place, error: KafkaError | None, message: Any) -> None:
+        if error is None:
+            self.positions[place] = message.offset() + 1
+        else:
+            self._delivered(error, message)
+
     def _encoded(self, tuples: Sequence[Sent]) -> Iterator[bytes]:
         """Tuples in as few frames as the size of a record allows."""
         frame = self._frames.encode(tuples)
@@ -199,6 +218,7 @@ class Output:
         if offsets:
             self._producer.send_offsets_to_transaction(offsets, group, TIMEOUT_SECONDS)
         self._producer.commit_transaction(TIMEOUT_SECONDS)
+        self._producer.poll(0)
         self.in_transaction = False
 
     def abort(self) -> None:
@@ -207,4 +227,6 @@ class Output:
         self._acks.clear()
         if self.in_transaction:
             self._producer.abort_transaction(TIMEOUT_SECONDS)
+            self._producer.poll(0)
+            self.positions.clear()
             self.in_transaction = False

@@ -31,6 +31,7 @@ from millrace.topologies.runtime.figures import Reporter
 from millrace.topologies.runtime.frames import Frames, Values
 from millrace.topologies.runtime.inputs import InputPartition, Place, Source
 from millrace.topologies.runtime.lag import Lag
+from millrace.topologies.runtime.local_stores import LocalStores
 from millrace.topologies.runtime.output import Output
 from millrace.topologies.runtime.restore import restore
 from millrace.topologies.runtime.sources import sources_of
@@ -81,6 +82,7 @@ class Worker:
         self._frames = Frames(job.key, self._values)
         self._control = Control(topics.control_topic(plan.name), job.key, job.incarnation)
         self._states: dict[Place, TaskState] = {}
+        self._local = LocalStores(plan, self._client, self._values)
         self._clock_start = time.time() - time.monotonic()
         # A worker that was fenced must not write state, so state is written in transactions too.
         transactional = plan.guarantee == "exactly-once" or any(
@@ -136,6 +138,8 @@ class Worker:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_committed",
+            # Records that retention deleted before they were read: go on with the oldest there is.
+            "auto.offset.reset": "earliest",
             # Records that wait in this process, whatever the number of partitions.
             "queued.max.messages.kbytes": PREFETCH_KILOBYTES,
             "fetch.max.bytes": PREFETCH_KILOBYTES * 1024,
@@ -150,7 +154,10 @@ class Worker:
 
     def _open_state(self, topic_of: Callable[[str, str], str], component: str, task: int) -> TaskState:
         index = self.plan.tasks[component].index(task)
-        return self._states.setdefault((topic_of(self.plan.name, component), index), TaskState())
+        place = (topic_of(self.plan.name, component), index)
+        if place not in self._states:
+            self._states[place] = TaskState(self._local.open(place))
+        return self._states[place]
 
     # Life
 
@@ -182,6 +189,8 @@ class Worker:
             self.engine.close()
             self._reporter.report(self.now())
             self._consumer.close()
+            for state in self._states.values():
+                state.close()
 
     def _assign(self) -> None:
         """Take up every input where it was committed last."""
@@ -330,8 +339,8 @@ class Worker:
                 self._consumer.commit(offsets=offsets, asynchronous=False)
         for offset in offsets:
             self._inputs[offset.topic, offset.partition].committed = offset.offset
-        for state in self._states.values():
-            state.commit()
+        for place, state in self._states.items():
+            state.commit(self._output.positions.pop(place, None))
         self._commit_due = time.monotonic() + self._commit_seconds
 
     def _commit_last(self) -> None:
@@ -344,14 +353,10 @@ class Worker:
             self._output.abort()
 
     def _write_states(self) -> None:
-        for (topic, index), state in self._states.items():
+        encode = self._values.encode
+        for place, state in self._states.items():
             for key, value, deleted in state.changes():
-                self._output.produce(
-                    topic,
-                    partition=index,
-                    key=self._values.encode(key),
-                    value=None if deleted else self._values.encode(value),
-                )
+                self._output.write_change(place, encode(key), None if deleted else encode(value))
 
     def _check_nothing_is_held(self) -> None:
         """A tuple may outlive a commit only as state: what a bolt holds would be lost or processed twice."""
