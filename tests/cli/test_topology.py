@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 from click.testing import Result
@@ -39,6 +40,8 @@ class Platform:
         found = re.search(r"address\s+(\S+:\d+)", self.banner)
         assert found, self.banner
         self.bootstrap = found[1]
+        url = re.search(r"topologies\s+(http://\S+)", self.banner)
+        self.url = url[1] if url else ""
 
     def child(self, name: str) -> int:
         """The pid of a part."""
@@ -56,7 +59,13 @@ class Platform:
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    platform = Platform(tmp_path_factory.mktemp("up"), "--only", "broker,supervisor")
+    platform = Platform(
+        tmp_path_factory.mktemp("up"),
+        "--only",
+        "broker,supervisor,topologies",
+        "--service-port",
+        "topologies=0",
+    )
     try:
         until((platform.data_dir / "signing.key").exists)
         producer = Producer({"bootstrap.servers": platform.bootstrap})
@@ -92,6 +101,7 @@ def test_a_topology_from_submit_to_kill(platform: Platform, topology: Topology) 
     assert "Guarantee:  exactly-once" in described
     assert re.search(r"count +bolt +Count +4 +0,1 +split \[fields\(word\)\]", described)
     until(lambda: len(list(read_topic(platform.bootstrap, "counts"))) == 10)
+    check_storms_api(platform)
     assert "runs already" in topology("submit", EXAMPLE, "--name", "words", fails=True).stderr
     assert topology("deactivate", "words").stdout == "deactivated words\n"
     assert topology("activate", "words").stdout == "activated words\n"
@@ -101,6 +111,48 @@ def test_a_topology_from_submit_to_kill(platform: Platform, topology: Topology) 
     assert unknown.stderr == "error: there is no topology other; there are: words\n"
     assert topology("kill", "words", "-w", 0).stdout == "killed words\n"
     assert len(topology("list").stdout.splitlines()) == 1
+
+
+def check_storms_api(platform: Platform) -> None:
+    """The REST API shows the topology and its figures, and changes it for those who have the token."""
+    with httpx.Client(base_url=f"{platform.url}/api/v1", timeout=60) as api:
+        (listed,) = api.get("/topology/summary").raise_for_status().json()["topologies"]
+        assert (listed["name"], listed["status"], listed["tasksTotal"]) == ("words", "ACTIVE", 10)
+        path = f"/topology/{listed['id']}"
+        until(lambda: executed(api, path) == 10)
+        page = api.get(path, params={"window": "600"}).json()
+        (spout,) = page["spouts"]
+        assert (spout["spoutId"], spout["emitted"], spout["acked"]) == ("sentences", 2, 2)
+        assert [stats["window"] for stats in page["topologyStats"]] == ["600", "10800", "86400", ":all-time"]
+        component = api.get(f"{path}/component/count").json()
+        (source,) = component["inputStats"]
+        assert (source["component"], source["stream"], source["executed"]) == ("split", "default", 10)
+        assert sum(task["executed"] for task in component["executorStats"]) == 10
+        assert api.get(f"{path}/state/count/the").json()["value"] == 3
+        assert api.get(f"{path}/state/count/nothing").status_code == 404
+        summary = api.get("/cluster/summary").json()
+        assert (summary["supervisors"], summary["topologies"], summary["slotsUsed"]) == (1, 1, 2)
+        (supervisor,) = api.get("/supervisor/summary").json()["supervisors"]
+        assert supervisor["slotsUsed"] == 2
+        (nimbus,) = api.get("/nimbus/summary").json()["nimbuses"]
+        assert nimbus["status"] == "Leader"
+        refused = api.post(f"{path}/deactivate")
+        assert refused.status_code == 401
+        assert str(platform.data_dir / "http.token") in refused.json()["errorMessage"]
+        token = (platform.data_dir / "http.token").read_text().strip()
+        headers = {"Authorization": f"Bearer {token}"}
+        done = api.post(f"{path}/deactivate", headers=headers).json()
+        assert done == {"topologyOperation": "deactivate", "topologyId": listed["id"], "status": "success"}
+        until(lambda: api.get(path).json()["status"] == "INACTIVE")
+        assert api.post("/topology/nope/kill/0", headers=headers).status_code == 404
+        too_many = {"rebalanceOptions": {"executors": {"count": 9}}}
+        assert api.post(f"{path}/rebalance/0", json=too_many, headers=headers).status_code == 400
+        assert api.get(path, headers={"Origin": "http://evil.example"}).status_code == 403
+
+
+def executed(api: httpx.Client, path: str) -> int:
+    bolts = {bolt["boltId"]: bolt for bolt in api.get(path).json()["bolts"]}
+    return int(bolts["count"]["executed"])
 
 
 def test_a_file_that_does_not_import_is_refused(topology: Topology, tmp_path: Path) -> None:

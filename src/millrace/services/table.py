@@ -49,6 +49,7 @@ class Service(NamedTuple):
 
 
 SERVICES: tuple[Service, ...] = (
+    Service("topologies", "topology API", 8080, "millrace.topologies.supervisor.api:app"),
     Service("registry", "schema registry", 8081, "millrace.registry:app"),
     Service(
         "supervisor",
