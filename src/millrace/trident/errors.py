@@ -11,3 +11,7 @@ class TridentError(PipelineError):
 
 class StateError(TridentError):
     """A state cannot be opened, read or written."""
+
+
+class StoreUnavailable(StateError):
+    """The store of a state does not answer. Another attempt may succeed."""

@@ -43,6 +43,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "Topologies": {
         "topology": "Run a topology of spouts and bolts over the log.",
+        "trident": "Run a Trident topology: exactly-once streams with state.",
     },
     "Services": {
         "registry": "Serve schemas to producers and consumers, with Confluent's API.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from millrace.trident.errors import StateError
+from millrace.trident.errors import StateError, StoreUnavailable
 
 CONNECT_SECONDS = 10.0
 KEYS_PER_QUERY = 10_000
@@ -22,6 +22,7 @@ class RedisHash:
                 "states in Redis need its client, which is not installed: pip install 'millrace[states]'"
             ) from error
         self._failures: type[Exception] = redis.RedisError
+        self._away = (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError)
         self._name = name
         self._label = f"{name} in {url.rpartition('@')[2]}"
         try:
@@ -56,7 +57,8 @@ class RedisHash:
         self._client.close()
 
     def _explained(self, error: Exception) -> StateError:
-        return StateError(
+        kind = StoreUnavailable if isinstance(error, self._away) else StateError
+        return kind(
             f"the state {self._label} cannot be used: {error};"
             " check that Redis runs, and that this user may read and write the hash"
         )

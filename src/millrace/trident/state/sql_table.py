@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from millrace.trident.errors import StateError
+from millrace.trident.errors import StateError, StoreUnavailable
 from millrace.trident.state.sqlite_table import check_table_name
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ class SqlTable:
                 work(connection)
         except self._sql.exc.SQLAlchemyError as error:
             reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-            raise StateError(
+            is_away = isinstance(error, (self._sql.exc.OperationalError, self._sql.exc.InterfaceError))
+            raise (StoreUnavailable if is_away else StateError)(
                 f"the state {self._label} cannot be used: {reason};"
                 " check that the database runs, and that this user may read and write the table"
             ) from error

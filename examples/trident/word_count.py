@@ -1,0 +1,29 @@
+"""Trident's word count: exact counts of words in a state, and a query over it.
+
+    millrace up
+    millrace topics --create --topic sentences
+    echo "to be or not to be" | millrace console-producer --topic sentences
+    millrace trident run examples/trident/word_count.py --once
+    millrace trident get examples/trident/word_count.py word_counts be
+
+Split needs no ack, and no crash counts a word twice: a batch that comes again changes nothing.
+"""
+
+import os
+
+from millrace.pipelines import log
+from millrace.trident import Count, Split, TridentTopology, state
+
+COUNTS = os.environ.get("WORD_COUNTS", "word-counts.db")
+
+topology = TridentTopology("word-count")
+
+word_counts = (
+    topology.new_stream("sentences", log.text("sentences"))
+    .each("value", Split(), "word")
+    .group_by("word")
+    .persistent_aggregate(state.sqlite(COUNTS, "word_counts"), Count(), "count")
+)
+
+# Each batch writes the counts that it has changed.
+word_counts.new_values_stream().to_log(log.json("word-counts", key="word"))
