@@ -6,7 +6,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from millrace.topologies.model.errors import TopologyError
 from millrace.topologies.model.loading import load_topology
 from millrace.topologies.runtime.control import topology_key
 from millrace.topologies.runtime.control_writer import ControlWriter, Superseded
+from millrace.topologies.runtime.history import settle
 from millrace.topologies.runtime.jobs import Job
 from millrace.topologies.runtime.placement import EvenScheduler
 from millrace.topologies.runtime.setup import create_topics
@@ -37,11 +38,14 @@ def prepare(
     client: Mapping[str, str] | None = None,
     signing_key: bytes | None = None,
     id: str = "",
+    over: tuple[int | None, int | None] | None = None,
 ) -> Job:
     """Load and check a topology, prepare its topics, and place its tasks.
 
     Workers sign what they write for each other. A run with another key than the last one cannot read what is
     still on its way; without a key, one is made for this run.
+
+    `over` makes it a run over history: from a moment to another, in milliseconds, None for the log's ends.
     """
     topology = load_topology(path, class_name)
     settings = dict(config or {})
@@ -51,6 +55,11 @@ def prepare(
     count = value_of("topology.workers", plan.config)
     if type(count) is not int or count < 1:
         raise TopologyError(f"{plan.name}: topology.workers must be a whole number from 1 on, not {count!r}")
+    history = None
+    if over is not None:
+        # A run of its own: neither its offsets nor its state are those of the topology that follows the log.
+        plan = topology.plan(name or f"{plan.name}-history-{secrets.token_hex(4)}", settings)
+        history = asdict(settle(plan, bootstrap, client or {}, *over))
     create_topics(plan, count, bootstrap, client or {})
     placement = [sorted(tasks) for tasks in EvenScheduler().place(plan, count) if tasks]
     return Job(
@@ -63,6 +72,7 @@ def prepare(
         config=settings,
         client=dict(client or {}),
         id=id,
+        history=history,
     )
 
 
@@ -105,6 +115,12 @@ def run_workers(job: Job, *, master: str | None = None, spark: bool = True, once
 
     Another driver of the same topology ends when this one begins, and this one when the next begins.
     """
+    if once and job.history is None and not job.has_end():
+        raise TopologyError(
+            f"{job.name} reads no topic, so it has no end: only its own spouts know when they are done; "
+            "run it without --once"
+        )
+    once = once or job.history is not None
     writer = ControlWriter(job.name, bytes.fromhex(job.key), job.bootstrap, job.client)
     writer.take_over()
     job = replace(job, incarnation=writer.begin(job.plan(), len(job.placement)))

@@ -48,6 +48,10 @@ for _added in (
 @click.option("--master", metavar="URL", help="Spark master.  [default: this machine]")
 @click.option("--no-spark", is_flag=True, help="Run the workers as plain processes of this machine.")
 @click.option("--once", is_flag=True, help="Process what the log has now, and end.")
+@click.option(
+    "--from", "start", metavar="TIME", help="Run over history from here (2026-11-01, -2h), and end."
+)
+@click.option("--to", "end", metavar="TIME", help="Run over history up to here, and end.")
 def run(
     *,
     target: Target,
@@ -59,8 +63,13 @@ def run(
     master: str | None,
     no_spark: bool,
     once: bool,
+    start: str | None,
+    end: str | None,
 ) -> None:
-    """Run the topology in FILE in the foreground, until Ctrl-C."""
+    """Run the topology in FILE in the foreground, until Ctrl-C.
+
+    With --from or --to it runs over history, under a name, offsets and state of its own, and ends.
+    """
     from millrace.topologies.running import prepare, run_workers
     from millrace.topologies.supervisor.keys import find_signing_key
 
@@ -73,6 +82,17 @@ def run(
         config=typed_settings(settings),
         client=target.properties,
         signing_key=find_signing_key(target.bootstrap),
+        over=None if start is None and end is None else (_milliseconds(start), _milliseconds(end)),
     )
     click.echo(f"{job.name}: {len(job.placement)} workers over {job.bootstrap}; Ctrl-C stops it", err=True)
     run_workers(job, master=master, spark=not no_spark, once=once)
+
+
+def _milliseconds(text: str | None) -> int | None:
+    """A moment in milliseconds since 1970; None for the ends of the log."""
+    from datetime import datetime
+
+    from millrace.pipelines.history.range import moment
+
+    found = None if text is None else moment(text)
+    return round(found.timestamp() * 1000) if isinstance(found, datetime) else None

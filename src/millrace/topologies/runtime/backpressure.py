@@ -44,7 +44,7 @@ class Backpressure:
         }
         self._tasks = {place: task for task, place in self._places.items()}
         self._next = 0.0
-        self._applied: tuple[bool, frozenset[str]] | None = None
+        self._applied: tuple[bool, frozenset[str], int] | None = None
 
     def update(self, now: float) -> None:
         """Look how far the receivers are, if much waits for them."""
@@ -65,7 +65,7 @@ class Backpressure:
 
     def apply(self, *, active: bool) -> None:
         """Pause the inputs whose component is held back, and the sources of a topology that is not active."""
-        wanted = (active, self._engine.held_back)
+        wanted = (active, self._engine.held_back, sum(part.is_read for part in self._inputs.values()))
         if wanted == self._applied:
             return
         self._applied = wanted
@@ -73,7 +73,11 @@ class Backpressure:
         resumed: list[TopicPartition] = []
         for part in self._inputs.values():
             source = part.source
-            pause = source.component in self._engine.held_back or not (active or source.is_internal)
+            pause = (
+                part.is_read
+                or source.component in self._engine.held_back
+                or not (active or source.is_internal)
+            )
             if pause != part.paused:
                 part.paused = pause
                 (paused if pause else resumed).append(TopicPartition(*part.place))

@@ -55,7 +55,10 @@ class Deliveries:
         """
         partition = self.inputs[message.topic(), message.partition()]
         offset = message.offset()
-        if offset < partition.position or (partition.end is not None and offset >= partition.end):
+        if offset < partition.position:
+            return
+        if partition.end is not None and offset >= partition.end:
+            partition.reached_end(offset)
             return
         try:
             parts = partition.source.split(message)

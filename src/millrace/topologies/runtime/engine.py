@@ -243,6 +243,11 @@ class Engine:
             timer.fire(now)
         self.acker.expire()
 
+    def restart_timers(self) -> None:
+        """Let every interval begin now: the clock was not known before."""
+        for timer in self._timers:
+            timer.restart(self.now())
+
     def next_timer(self) -> float | None:
         """When `run_timers` has something to do next."""
         moments = [timer.due for timer in self._timers]
@@ -312,6 +317,9 @@ class _Timer:
         self._interval = interval
         self._work = work
         self.due = due
+
+    def restart(self, now: float) -> None:
+        self.due = now + self._interval
 
     def fire(self, now: float) -> None:
         if now >= self.due:

@@ -80,7 +80,7 @@ class Delivery(Unit):
 class InputPartition:
     """Which offsets of a partition are under way. Owned by the worker's loop; not thread-safe."""
 
-    __slots__ = ("_incomplete", "committed", "end", "paused", "place", "position", "source")
+    __slots__ = ("_incomplete", "committed", "end", "is_over", "paused", "place", "position", "source")
 
     def __init__(self, source: Source, committed: int, end: int | None = None) -> None:
         self.source = source
@@ -91,6 +91,8 @@ class InputPartition:
         """The offset after the last one that was begun."""
         self.end = end
         """The first offset that is not to be read, in a run over history."""
+        self.is_over = end is None or committed >= end
+        """Whether the clock has followed the records to the end of a range."""
         self.paused = False
         # Parts that are not done, by offset in ascending order, since offsets are begun in order.
         self._incomplete: dict[int, int] = {}
@@ -111,12 +113,19 @@ class InputPartition:
     def reached_end(self, offset: int) -> None:
         """The partition is read to its end, which may lie behind markers of transactions."""
         if not self._incomplete:
-            self.position = max(self.position, offset)
+            self.position = max(self.position, offset if self.end is None else min(offset, self.end))
 
     @property
     def committable(self) -> int:
         """The lowest offset that is not done: what lies below may be committed."""
-        return next(iter(self._incomplete), self.position)
+        offset = next(iter(self._incomplete), self.position)
+        # The end of a range is committed last, when ticks and windows up to it have been processed.
+        return offset if self.is_over or self.end is None else min(offset, self.end - 1)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the partition has been read to the end of its range."""
+        return self.end is not None and self.position >= self.end
 
     @property
     def under_way(self) -> int:

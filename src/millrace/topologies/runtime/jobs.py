@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from millrace.topologies.model.loading import load_topology
+from millrace.topologies.model.log import LogSpout
 from millrace.topologies.model.topology import Plan
+from millrace.topologies.runtime.history import History
+from millrace.topologies.runtime.progress import Progress
 from millrace.topologies.runtime.worker import Worker, WorkerJob
 
 
@@ -32,11 +35,24 @@ class Job:
     incarnation: str = ""
     """The driver's start that the workers belong to; empty if there is no driver."""
 
+    history: Mapping[str, Any] | None = None
+    """The range of a run over history; None for a run that follows the log."""
+
     def to_json(self, worker: int) -> str:
         return json.dumps({"job": asdict(self), "worker": worker})
 
     def plan(self) -> Plan:
         return load_topology(Path(self.path), self.class_name).plan(self.name, self.config)
+
+    def has_end(self) -> bool:
+        """Whether the topology reads topics, and so can come to their end."""
+        plan = self.plan()
+        return any(issubclass(plan.components[name].component, LogSpout) for name in plan.spouts)
+
+    def progress(self) -> Progress:
+        """Shows how far the topology has come. The caller closes it."""
+        history = None if self.history is None else History(**self.history)
+        return Progress(self.plan(), self.bootstrap, self.client, history)
 
     def worker_job(self, number: int) -> WorkerJob:
         return WorkerJob(
@@ -48,6 +64,7 @@ class Job:
             self.client,
             self.id or self.name,
             self.incarnation,
+            None if self.history is None else History(**self.history),
         )
 
 

@@ -132,8 +132,8 @@ class Output:
         )
         logger.error("%s gave up %s: %s", component, source, reason)
 
-    def send_frames(self) -> None:
-        """Send what the tasks of other workers are to get: one frame for each."""
+    def send_frames(self, timestamp_ms: int = 0) -> None:
+        """Send what the tasks of other workers are to get, as of a moment if one is given."""
         tuples, self._tuples = self._tuples, {}
         for task, sent in tuples.items():
             topic, index = self._edges[task]
@@ -143,6 +143,7 @@ class Output:
                     topic,
                     partition=index,
                     value=frame,
+                    timestamp=timestamp_ms,
                     on_delivery=partial(self._frame_delivered, task, len(frame)),
                 )
         acks, self._acks = self._acks, {}

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from millrace.topologies.model.errors import TopologyError
 from millrace.topologies.runtime.jobs import Job
-from millrace.topologies.runtime.progress import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +103,7 @@ class Processes:
     def __init__(self, job: Job) -> None:
         self._job = job
         self.workers = [WorkerProcess(job, number) for number in range(len(job.placement))]
-        self._progress = Progress(job.plan(), job.bootstrap, job.client)
+        self._progress = job.progress()
         self._interrupted = threading.Event()
 
     def run(self, *, once: bool = False) -> None:

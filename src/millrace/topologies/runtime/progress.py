@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 from millrace.topologies.model.log import LogSpout
 from millrace.topologies.model.topology import Plan
 from millrace.topologies.runtime import topics
+from millrace.topologies.runtime.history import History
 from millrace.topologies.runtime.inputs import Place
 
 TIMEOUT_SECONDS = 30.0
@@ -17,7 +18,9 @@ TIMEOUT_SECONDS = 30.0
 class Progress:
     """Asks the log how far a topology has come. One thread may use it."""
 
-    def __init__(self, plan: Plan, bootstrap: str, client: Mapping[str, str]) -> None:
+    def __init__(
+        self, plan: Plan, bootstrap: str, client: Mapping[str, str], history: History | None = None
+    ) -> None:
         self._plan = plan
         self._consumer = Consumer(
             {
@@ -28,7 +31,7 @@ class Progress:
             }
         )
         self._sources = [place for component in plan.spouts for place in self._source_places(component)]
-        self._ends = {place: self._end(place) for place in self._sources}
+        self._ends = self._ends_of(history)
 
     def is_done(self) -> bool:
         """Whether everything that was in the sources at the beginning has left the topology.
@@ -47,6 +50,17 @@ class Progress:
                 if any(done[place] < self._end(place) for place in edges):
                     return False
         return True
+
+    def _ends_of(self, history: History | None) -> dict[Place, int]:
+        """The offsets that the sources must come to."""
+        if history is None:
+            return {place: self._end(place) for place in self._sources}
+        return {
+            (topic, index): end
+            for topic, ranges in history.ranges.items()
+            for index, (start, end) in enumerate(ranges)
+            if end > start
+        }
 
     def close(self) -> None:
         self._consumer.close()

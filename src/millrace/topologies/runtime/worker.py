@@ -29,6 +29,7 @@ from millrace.topologies.runtime.deliveries import Deliveries, Poisoned
 from millrace.topologies.runtime.engine import Engine
 from millrace.topologies.runtime.figures import Reporter
 from millrace.topologies.runtime.frames import Frames, Values
+from millrace.topologies.runtime.history import History, RecordClock
 from millrace.topologies.runtime.inputs import InputPartition, Place, Source
 from millrace.topologies.runtime.lag import Lag
 from millrace.topologies.runtime.local_stores import LocalStores
@@ -46,6 +47,8 @@ PREFETCH_KILOBYTES = 16_384
 IDLE_SECONDS = 0.1
 SPOUT_REST_SECONDS = 0.001
 SETUP_SECONDS = 30.0
+# Ticks that one record can cause in a run over history, after a long silence of the log.
+MOST_TICKS = 10_000
 # Tuples that bolts outside the loop work on at a time.
 MOST_CALLS = 1000
 # A bolt that takes longer for one tuple hangs: rather less than an open transaction may last.
@@ -68,6 +71,7 @@ class WorkerJob:
     topology_id: str = ""
     incarnation: str = ""
     """The driver's start that this worker belongs to; empty if there is no driver."""
+    history: History | None = None
 
 
 class Worker:
@@ -84,6 +88,7 @@ class Worker:
         self._states: dict[Place, TaskState] = {}
         self._local = LocalStores(plan, self._client, self._values)
         self._clock_start = time.time() - time.monotonic()
+        self._record_clock = None if job.history is None else RecordClock(job.history)
         # A worker that was fenced must not write state, so state is written in transactions too.
         transactional = plan.guarantee == "exactly-once" or any(
             issubclass(spec.component, StatefulBolt) for spec in plan.components.values()
@@ -149,7 +154,12 @@ class Worker:
     # Called by the engine
 
     def now(self) -> float:
-        """Seconds since the epoch, as the clock stood when the worker began: it never goes back."""
+        """Seconds since the epoch, as the clock stood when the worker began: it never goes back.
+
+        A run over history has the time of its records.
+        """
+        if self._record_clock is not None:
+            return self._record_clock.now()
         return self._clock_start + time.monotonic()
 
     def _open_state(self, topic_of: Callable[[str, str], str], component: str, task: int) -> TaskState:
@@ -204,8 +214,7 @@ class Worker:
         wanted = [TopicPartition(*source.place) for source in sources]
         known = self._consumer.committed(wanted, SETUP_SECONDS) if wanted else []
         for source, found in zip(sources, known, strict=True):
-            offset = found.offset if found.offset >= 0 else self._first_offset(source)
-            self._inputs[source.place] = InputPartition(source, offset)
+            self._inputs[source.place] = self._new_input(source, found.offset)
         self._consumer.assign(
             [
                 TopicPartition(self._control.topic, 0, OFFSET_BEGINNING),
@@ -215,12 +224,26 @@ class Worker:
         # Nothing enters the topology before the control topic has been read.
         self._backpressure.apply(active=False)
 
+    def _new_input(self, source: Source, committed: int) -> InputPartition:
+        history, clock = self.job.history, self._record_clock
+        if history is None or clock is None or source.is_internal:
+            return InputPartition(source, committed if committed >= 0 else self._first_offset(source))
+        start, end = history.range_of(source.place)
+        partition = InputPartition(source, committed if committed >= 0 else start, end)
+        if not partition.is_over:
+            clock.add_source(source.place)
+        return partition
+
     def _first_offset(self, source: Source) -> int:
         low, high = self._consumer.get_watermark_offsets(TopicPartition(*source.place), timeout=SETUP_SECONDS)
         return int(high if source.start == "latest" else low)
 
     def _partitions_of(self, spout: LogSpout) -> dict[str, int]:
         listed = self._consumer.list_topics(timeout=SETUP_SECONDS).topics
+        if self.job.history is not None:
+            # Partitions that were added since are not part of the range.
+            ranges = self.job.history.ranges
+            return {name: len(ranges[name]) for name in spout.topics_among(listed) if name in ranges}
         return {name: len(listed[name].partitions) for name in spout.topics_among(listed)}
 
     def _restore(self) -> None:
@@ -249,6 +272,8 @@ class Worker:
                 if message.error() is not None:
                     self._note(message)
                     continue
+                if self._record_clock is not None:
+                    self._follow_records(self._record_clock, message)
                 self._deliveries.begin(message)
                 if self._deliveries.is_careful:
                     self._commit()
@@ -256,15 +281,51 @@ class Worker:
                 elif time.monotonic() >= self._commit_due:
                     # Slow bolts must not keep a transaction open for a whole batch of records.
                     self._commit()
+            if self._record_clock is not None:
+                self._end_ranges(self._record_clock)
             asked = self.engine.ask_spouts()
             self.engine.run_queue()
             self._deliveries.handle_failures()
-            self._output.send_frames()
+            self._send_frames()
             if self._is_commit_due(idle=not messages and not asked):
                 self._commit()
         except Poisoned:
             self._abort()
         self._do_chores()
+
+    def _follow_records(self, clock: RecordClock, message: Any) -> None:
+        """Let time pass up to a record, unless it is beyond the range."""
+        place = (message.topic(), message.partition())
+        end = self._inputs[place].end
+        if end is None or message.offset() < end:
+            clock.note(place, message.timestamp()[1])
+            self._advance(clock)
+
+    def _advance(self, clock: RecordClock) -> None:
+        """Let time pass up to the records: ticks and windows happen on time, in order."""
+        target = clock.target
+        if not clock.began:
+            clock.set(target)
+            self.engine.restart_timers()
+        for _ in range(MOST_TICKS):
+            moment = self.engine.next_timer()
+            if moment is None or moment > target:
+                break
+            clock.set(moment)
+            self.engine.run_timers()
+            self.engine.run_queue()
+        clock.set(target)
+
+    def _end_ranges(self, clock: RecordClock) -> None:
+        """Let the clock run on when partitions have been read to the end of their range."""
+        ended = [part for part in self._inputs.values() if part.is_read and not part.is_over]
+        if not ended:
+            return
+        for part in ended:
+            clock.finish(part.place)
+        self._advance(clock)
+        for part in ended:
+            part.is_over = True
 
     def _do_chores(self) -> None:
         now = time.monotonic()
@@ -301,6 +362,10 @@ class Worker:
         elif error.fatal() or not error.retriable():
             raise KafkaException(error)
 
+    def _send_frames(self) -> None:
+        clock = self._record_clock
+        self._output.send_frames(0 if clock is None else round(clock.now() * 1000))
+
     # Committing
 
     def _has_uncommitted(self) -> bool:
@@ -322,7 +387,7 @@ class Worker:
             # State must not change while it is written.
             self.engine.finish()
             self._deliveries.handle_failures()
-        self._output.send_frames()
+        self._send_frames()
         offsets = [
             offset
             for partition in self._inputs.values()

@@ -17,7 +17,6 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext, SparkFiles
 
 from millrace.topologies.runtime.jobs import Job
-from millrace.topologies.runtime.progress import Progress
 from millrace.topologies.runtime.worker import Worker
 
 logger = logging.getLogger(__name__)
@@ -85,7 +84,7 @@ class Driver:
 
     def run(self, *, once: bool = False) -> None:
         """Run until interrupted or, with `once`, until everything that was in the log is processed."""
-        progress = Progress(self._job.plan(), self._job.bootstrap, self._job.client)
+        progress = self._job.progress()
         running = threading.Thread(target=self._run_workers, name="spark-job", daemon=True)
         running.start()
         try:
