@@ -2,9 +2,9 @@
 
     python -m benchmarks.mqtt [--messages N] [--idle N]
 
-Four clients publish with a window of 100 messages each, and one client subscribes to all of them with the same
-QoS. Counted is the time until the subscriber has every message. mosquitto keeps messages in memory; millrace
-acknowledges when they are in the log, and delivers them from there.
+Four clients publish with a window of 100 messages each, and one client subscribes to all of them with the
+same QoS. Counted is the time until the subscriber has every message. mosquitto keeps messages in memory;
+millrace acknowledges when they are in the log, and delivers them from there.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ async def hold_idle(peer: Peer, count: int) -> float:
     for start in range(0, count, 200):
         numbers = range(start, min(start + 200, count))
         clients += await asyncio.gather(*(Client.connect(peer.port, f"idle-{i}", 0) for i in numbers))
-    grown = peer.process.memory_info().rss - before
+    grown: int = peer.process.memory_info().rss - before
     for client in clients:
         client.close()
     return grown / 1024 / count

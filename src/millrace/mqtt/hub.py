@@ -9,11 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from millrace.client import Client
 from millrace.mqtt.counters import Counters
 from millrace.mqtt.log.follower import Follower
 from millrace.mqtt.log.reading import Readers
-from millrace.mqtt.log.topics import ends, prepare_topics
+from millrace.mqtt.log.topics import prepare_topics
 from millrace.mqtt.log.transactions import Transactions
 from millrace.mqtt.log.uplink import Uplink, Written
 from millrace.mqtt.messages import Message, Positions, Record, Source, now_ms, record_of
@@ -51,19 +50,22 @@ class Hub:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> store.Stored:
-        """Load retained messages, and follow the log; returns the sessions that it has."""
-        async with Client(self.settings.bootstrap, client_id=f"millrace-{self.settings.name}") as client:
-            await prepare_topics(client, self.settings)
-            # Before anything is read: a transaction of an earlier server is still open after a kill -9.
-            await self._transactions.start()
-            self.positions = await ends(client, self.settings.rules.topics_to_read)
-            kept = await ends(client, [SESSIONS_TOPIC, RETAINED_TOPIC])
+        """Load retained messages, and follow the log; returns the sessions that it has.
+
+        Raises LogUnavailable.
+        """
+        await asyncio.to_thread(prepare_topics, self.settings)
+        # Before anything is read: a transaction of an earlier server is still open after a kill -9.
+        await self._transactions.start()
+        ends = await asyncio.to_thread(prepare_topics, self.settings)
+        to_read = self.settings.rules.topics_to_read
+        self.positions = {source: offset for source, offset in ends.items() if source.topic in to_read}
         sessions, retained = Source(SESSIONS_TOPIC, 0), Source(RETAINED_TOPIC, 0)
         await self._readers.run(
-            lambda records: self.retained.load(records({retained: 0}, {retained: kept[retained]}))
+            lambda records: self.retained.load(records({retained: 0}, {retained: ends[retained]}))
         )
         stored = await self._readers.run(
-            lambda records: store.replay(records({sessions: 0}, {sessions: kept[sessions]}))
+            lambda records: store.replay(records({sessions: 0}, {sessions: ends[sessions]}))
         )
         self._follower = Follower(self.settings, self._loop, dict(self.positions), self._route)
         return stored

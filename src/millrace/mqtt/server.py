@@ -57,7 +57,7 @@ class Server:
         return counters
 
     async def start(self, listeners: Sequence[Listener]) -> None:
-        """Load what the log has, and listen. Raises KafkaError or OSError."""
+        """Load what the log has, and listen. Raises LogUnavailable or OSError."""
         self._sessions.load(await self._hub.start())
         loop = asyncio.get_running_loop()
         for listener in listeners:

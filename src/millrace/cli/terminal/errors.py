@@ -21,6 +21,7 @@ ERRORS_FOR_USERS = {
     "millrace.broker": "StartupError",
     "millrace.client": "InvalidAddress",
     "millrace.config": "ConfigError",
+    "millrace.mqtt.log.topics": "LogUnavailable",
     "millrace.mqtt.passwords": "PasswordFileError",
     "millrace.mqtt.rules": "RuleError",
     "millrace.pipelines.errors": "PipelineError",

@@ -9,14 +9,14 @@ from confluent_kafka import Consumer, Producer
 from millrace.mqtt.settings import Settings
 
 # Critical messages only: librdkafka would report each failed connection attempt in its own format.
-_QUIET = {"log_level": 2}
+QUIET = {"log_level": 2}
 
 
 def producer(settings: Settings, **more: Any) -> Producer:
     """A producer that acknowledges when every in-sync replica has the record."""
     return Producer(
         {
-            **_QUIET,
+            **QUIET,
             "acks": "all",
             "enable.idempotence": True,
             "linger.ms": 1,
@@ -35,7 +35,7 @@ def consumer(settings: Settings, **more: Any) -> Consumer:
     """A consumer of partitions that are assigned by hand, from committed transactions only."""
     return Consumer(
         {
-            **_QUIET,
+            **QUIET,
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,

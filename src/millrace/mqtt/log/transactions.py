@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from confluent_kafka import KafkaException
 
 from millrace.mqtt.log.clients import producer
+from millrace.mqtt.log.topics import LogUnavailable
 from millrace.mqtt.log.uplink import Written
 from millrace.mqtt.messages import Record, Source
 
@@ -51,8 +52,17 @@ class Transactions:
         self._thread = threading.Thread(target=self._run, name="mqtt-transactions", daemon=True)
 
     async def start(self) -> None:
-        """Fence an earlier server of this name, and abort the transaction that it may have left open."""
-        self._producer = await asyncio.to_thread(self._connect)
+        """Fence an earlier server of this name, and abort the transaction that it may have left open.
+
+        Raises LogUnavailable.
+        """
+        try:
+            self._producer = await asyncio.to_thread(self._connect)
+        except KafkaException as error:
+            reason = error.args[0].str()
+            raise LogUnavailable(
+                f"the log at {self._settings.bootstrap} offers no transactions: {reason}"
+            ) from error
         self._thread.start()
 
     def _connect(self) -> Producer:
