@@ -31,6 +31,7 @@ from millrace.net.replies import CloseConnection, Dispatch
 from millrace.net.server import Server
 from millrace.node import Node, open_node
 from millrace.replication.hosted_partitions import HostedPartitions
+from millrace.security.acl_authorizer import AclAuthorizer, configured_authorizer
 from millrace.security.authentication import ListenerAuthentication, SaslSession
 from millrace.security.authorizer import ANONYMOUS, Principal
 from millrace.security.certificates import ListenerCertificates
@@ -124,7 +125,7 @@ class Broker:
         try:
             self._server = self._bind()
             self.node = self._open(log_dirs)
-            self._services = self.node.services(self._server.request_memory)
+            self._services = self.node.services(self._server.request_memory, self._authorizer())
         except BaseException:
             for log_dir in log_dirs:
                 log_dir.close()
@@ -189,6 +190,13 @@ class Broker:
                 dataclasses.replace(listener, port=port, advertised_port=listener.advertised_port or port)
             )
         return server
+
+    def _authorizer(self) -> AclAuthorizer | None:
+        try:
+            return configured_authorizer(self.config, lambda: self.node.metadata.image.acls)
+        except ConfigError as error:
+            self._server.stop()
+            raise StartupError(str(error)) from error
 
     def _load_certificate(self, listener: Listener) -> ListenerCertificates:
         loaded = ListenerCertificates(listener.name, partial(self.config.tls, listener.name))

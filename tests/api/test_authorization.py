@@ -13,11 +13,14 @@ from millrace.api.dispatch import Handler
 from millrace.deferred import Deferred
 from millrace.errors import Error
 from millrace.net.replies import CloseConnection
+from millrace.security.acl_authorizer import AclAuthorizer
+from millrace.security.acls import Acl, AclOperation, AclResource, PatternType, Permission
 from millrace.security.authorizer import ANONYMOUS, CLUSTER, Principal, Resource
 from millrace.security.operations import Operation, ResourceType
 from millrace.wire.frames import encode_request, read_response
 from millrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from millrace.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from millrace.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from millrace.wire.messages.init_producer_id import InitProducerIdRequest
 from millrace.wire.messages.list_groups import ListGroupsRequest
 from millrace.wire.messages.list_transactions import ListTransactionsRequest
@@ -52,6 +55,9 @@ class Rules:
         assert principal == ANONYMOUS
         self.asked.append((operation, resource))
         return self._rule(operation, resource)
+
+    def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
+        return self._rule(operation, Resource(kind, "any"))
 
 
 def deny_all(*_: object) -> bool:
@@ -194,6 +200,42 @@ def test_an_authorizer_that_allows_everything_changes_no_error(
     assert not error_codes(response) & DENIED
 
 
+ALLOWED = Principal("User", "ada")
+ALL_TO_ADA = frozenset(
+    Acl(kind, name, PatternType.LITERAL, "User:ada", "*", AclOperation.ALL, Permission.ALLOW)
+    for kind in AclResource
+    for name in (["kafka-cluster"] if kind is AclResource.CLUSTER else ["*"])
+)
+
+
+@pytest.mark.parametrize(
+    "principal", [ANONYMOUS, Principal("User", "eve"), ALLOWED], ids=lambda who: who.name
+)
+@pytest.mark.parametrize(("handler", "version"), VERSIONED)
+def test_acls_of_one_user_let_that_user_in_and_no_other(
+    api: Api, handler: Handler, version: int, principal: Principal
+) -> None:
+    topic = create_topic(api, "x", 1)
+    finish(api.groups.runtime.ensure_topic())
+    finish(api.transactions.runtime.ensure_topic())
+    before = state_of(api)
+    api.authorize_with(AclAuthorizer(lambda: ALL_TO_ADA, super_users=(), allow_without_acl=False))
+    api.session.principal = principal
+    request = one_of_each(handler.request, version)
+    _name_topics_by_id(request, topic.topic_id)
+    try:
+        response = exchange(api, request, version)
+    except CloseConnection as closed:
+        assert "AUTHORIZATION" not in str(closed)
+        return
+    is_denied = bool(error_codes(response) & DENIED)
+    if principal == ALLOWED or handler.api_key in LOGIN_KEYS:
+        assert not is_denied
+    else:
+        assert is_denied or is_bare(response)
+        assert state_of(api) == before
+
+
 def produce(*topics: str, acks: int = 1) -> ProduceRequest:
     return ProduceRequest(
         acks=acks,
@@ -239,6 +281,25 @@ def test_topics_that_a_client_may_not_describe_are_hidden(api: Api) -> None:
         "open": (Error.NONE, 1),
         "secret": (Error.TOPIC_AUTHORIZATION_FAILED, 0),
     }
+
+
+@pytest.mark.usefixtures("topics")
+def test_a_client_without_any_topic_still_learns_of_the_brokers(api: Api) -> None:
+    api.authorize_with(Rules(deny_all))
+    response = exchange(api, MetadataRequest(topics=[MetadataRequestTopic(name="open")]), 13)
+    assert (len(response.brokers), response.error_code) == (1, Error.NONE)
+    assert response.topics[0].error_code == Error.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.mark.usefixtures("topics")
+def test_denied_topics_do_not_fail_a_fetch_as_a_whole(api: Api) -> None:
+    api.authorize_with(Rules(deny_all))
+    topics = [FetchTopic(topic="open", partitions=[FetchPartition(partition=0)])]
+    response = exchange(api, FetchRequest(topics=topics), 12)
+    assert response.error_code == Error.NONE
+    (partition,) = response.responses[0].partitions
+    assert partition.error_code == Error.TOPIC_AUTHORIZATION_FAILED
+    assert (partition.high_watermark, partition.records) == (-1, b"")
 
 
 def test_a_topic_is_created_with_the_permission_on_the_cluster_or_on_the_topic(api: Api) -> None:

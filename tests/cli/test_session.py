@@ -2,10 +2,11 @@
 
 import pytest
 
-from millrace.cli.terminal.errors import CommandError, explain
+from millrace.cli.terminal.errors import explain
 from millrace.cli.terminal.options import Target
 from millrace.cli.terminal.session import Session, connected
 from millrace.client import BrokerUnreachable
+from millrace.config import ConfigError
 from millrace.testing import Broker, free_port
 
 from .conftest import Run
@@ -42,6 +43,16 @@ def test_a_broker_too_old_for_a_command_is_an_error_with_a_remedy(
     assert "does not offer Metadata; the broker is too old for this; upgrade it" in stderr
 
 
-def test_a_secured_cluster_is_rejected_for_now(broker: Broker) -> None:
-    with pytest.raises(CommandError, match="SASL_SSL is not supported"):
-        Session(Target(broker.bootstrap, {"security.protocol": "SASL_SSL"}))
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"security.protocol": "TLS"}, "security.protocol must be one of"),
+        ({"security.protocol": "SASL_SSL"}, "sasl.mechanism=GSSAPI is not supported"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "SASL needs a user"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "needs a file with the token"),
+        ({"security.protocol": "SSL", "ssl.truststore.location": "/nowhere"}, "cannot read /nowhere"),
+    ],
+)
+def test_wrong_security_properties_are_explained(properties: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        Session(Target("localhost:1", properties))

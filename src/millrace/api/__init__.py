@@ -144,7 +144,7 @@ HANDLERS = (
         metadata.handle,
         0,
         13,
-        authorize=needs(on_topics(DESCRIBE), Within(DESCRIBE, TOPIC), Within(CREATE, TOPIC)),
+        authorize=needs(Within(DESCRIBE, TOPIC), Within(CREATE, TOPIC)),
     ),
     Handler(
         FindCoordinatorRequest,
@@ -199,7 +199,7 @@ HANDLERS = (
         init_producer_id.handle,
         0,
         5,
-        authorize=needs(on_transactional_id(WRITE), IDEMPOTENT_PRODUCER),
+        authorize=needs(on_transactional_id(WRITE), IDEMPOTENT_PRODUCER, Within(WRITE, TOPIC)),
     ),
     Handler(
         OffsetForLeaderEpochRequest,

@@ -147,10 +147,16 @@ READ_FETCHED = Need(
     lambda ctx, request, topic: None if _is_replica(request) else topic_resource(ctx, topic),
     "topics",
 )
-IDEMPOTENT_PRODUCER = Need(
-    Operation.IDEMPOTENT_WRITE,
-    lambda _, request, __: CLUSTER if request.transactional_id is None else None,
-)
+
+
+def _idempotent_producer(ctx: Context, request: Any, _: Any) -> Resource | None:
+    # A client that may write to any topic may do so idempotently (KIP-679).
+    if request.transactional_id is not None or ctx.allows_any(Operation.WRITE, ResourceType.TOPIC):
+        return None
+    return CLUSTER
+
+
+IDEMPOTENT_PRODUCER = Need(Operation.IDEMPOTENT_WRITE, _idempotent_producer)
 
 
 def topic_resource(ctx: Context, topic: Any) -> Resource | None:
@@ -209,8 +215,16 @@ def _split(ctx: Context, need: Need, elements: str, request: Any) -> tuple[Any, 
     for element in getattr(request, elements):
         error = need.denied(ctx, request, element)
         (by_error.setdefault(error, []) if error else allowed).append(element)
-    refused = [_refused(_part(request, elements, denied), error) for error, denied in by_error.items()]
+    refused = [_refused_part(_part(request, elements, denied), error) for error, denied in by_error.items()]
     return _part(request, elements, allowed), refused
+
+
+def _refused_part(part: Any, error: Error) -> Any:
+    """A failed response of which every element has failed, but not the request as a whole."""
+    response = _refused(part, error)
+    if "error_code" in type(response).wire_fields:
+        response.error_code = Error.NONE
+    return response
 
 
 def _part(request: Any, elements: str, kept: list[Any]) -> Any:

@@ -20,7 +20,7 @@ from millrace.replication.hosted_partitions import HostedPartitions
 from millrace.replication.waiting import Woken
 from millrace.security.authentication import SaslSession
 from millrace.security.authorizer import ANONYMOUS, Authorizer, Principal, Resource
-from millrace.security.operations import ALL, SUPPORTED, Operation
+from millrace.security.operations import ALL, SUPPORTED, Operation, ResourceType
 from millrace.storage.inspector import Inspector
 from millrace.txn.coordinator import Transactions
 from millrace.txn.producer_ids import ProducerIds
@@ -80,6 +80,13 @@ class Context(NamedTuple):
         authorizer, session = self.services.authorizer, self.session
         return authorizer is None or authorizer.allows(
             session.principal, session.client_host, operation, resource
+        )
+
+    def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
+        """Whether the client may perform an operation on some resource of a kind."""
+        authorizer, session = self.services.authorizer, self.session
+        return authorizer is None or authorizer.allows_any(
+            session.principal, session.client_host, operation, kind
         )
 
     def authorized_operations(self, resource: Resource) -> int:

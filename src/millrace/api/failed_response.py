@@ -10,7 +10,9 @@ from millrace.errors import Error
 from millrace.wire.schema import Array, Fixed, Nested, String, Type
 
 # Fields whose names differ between requests and their responses.
-SAME_NAMES = {"index": "partition", "partition_index": "partition", "topic": "name"}
+SAME_NAMES = {"index": "partition", "partition_index": "partition", "topic": "name", "user": "name"}
+# Fields of Fetch for which clients expect these values beside an error. Null records would be a bad message.
+FIXED_VALUES = {"high_watermark": -1, "records": b""}
 
 
 def failed_response(request: Any, error: Error, message: str | None) -> Any:
@@ -26,6 +28,8 @@ def _failed(struct: type[Any], asked: Any, error: Error, message: str | None) ->
             setattr(answer, name, error)
         elif name == "error_message":
             setattr(answer, name, message)
+        elif name in FIXED_VALUES:
+            setattr(answer, name, FIXED_VALUES[name])
         elif item is not None and _carries_error(item):
             setattr(answer, name, [_failed(item, one, error, message) for one in _asked_items(item, asked)])
     return answer
@@ -48,11 +52,15 @@ def _taken_over(struct: type[Any], asked: Any) -> Iterator[tuple[str, Any]]:
 
 def _asked_items(item: type[Any], asked: Any) -> list[Any]:
     """The items of the request that belong to the response's list of `item`."""
+    found: list[Any] = []
     for name, field in type(asked).wire_fields.items():
         values = getattr(asked, name)
-        if isinstance(field.type, Array) and values and (_answers(item, values[0]) or _names_nothing(item)):
-            return list(values)
-    return []
+        # Topics that a fetch session forgets are not asked for.
+        if not isinstance(field.type, Array) or not values or name.startswith("forgotten"):
+            continue
+        if _answers(item, values[0]) or _names_nothing(item):
+            found += values
+    return found
 
 
 def _names_nothing(item: type[Any]) -> bool:

@@ -39,7 +39,7 @@ def _missing_names(ctx: Context, request: MetadataRequest) -> list[str]:
         return []
     known = ctx.image.topics
     named = dict.fromkeys(topic.name for topic in request.topics if topic.name)
-    missing = [name for name in named if name not in known]
+    missing = [name for name in named if name not in known and _may_describe(ctx, name)]
     if len(missing) * ctx.services.config.num_partitions > MAX_PARTITIONS_PER_REQUEST:
         return []
     return missing
@@ -57,6 +57,10 @@ async def _create_and_respond(ctx: Context, request: MetadataRequest, names: lis
             failures[name] = error
         await turn.end_step()
     return await finish(_respond(ctx, request, failures))
+
+
+def _may_describe(ctx: Context, name: str) -> bool:
+    return ctx.allows(Operation.DESCRIBE, Resource(ResourceType.TOPIC, name))
 
 
 def _check_may_create(ctx: Context, name: str) -> None:
@@ -83,7 +87,7 @@ def _respond(
         response.cluster_authorized_operations = ctx.authorized_operations(CLUSTER)
     if request.topics is None or (ctx.api_version == 0 and not request.topics):
         for topic in image.topics.values():
-            if ctx.allows(Operation.DESCRIBE, Resource(ResourceType.TOPIC, topic.name)):
+            if _may_describe(ctx, topic.name):
                 response.topics.append((yield from _describe(image, topic)))
             yield
     else:
@@ -106,7 +110,12 @@ def _find(
     name = None if asked.topic_id != ZERO_UUID else asked.name
     try:
         if name is None:
-            return (yield from _describe(image, image.topic_by_id(asked.topic_id)))
+            found = image.topic_by_id(asked.topic_id)
+            if not _may_describe(ctx, found.name):
+                raise KafkaError(Error.TOPIC_AUTHORIZATION_FAILED)
+            return (yield from _describe(image, found))
+        if not _may_describe(ctx, name):
+            raise KafkaError(Error.TOPIC_AUTHORIZATION_FAILED)
         if name in image.topics:
             return (yield from _describe(image, image.topics[name]))
         if name in failures:

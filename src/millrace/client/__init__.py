@@ -5,6 +5,7 @@
 
 `Connection` is one connection to one broker: version negotiation, requests and their responses. `Client` is a
 cluster: it finds partition leaders, the controller and the coordinators, and follows them when they move.
+`security_of` reads TLS and SASL from Kafka's client properties, for `Client(..., security=...)`.
 `millrace.admin` has the requests of tools and services. Every failure is a `KafkaError`.
 
 A client belongs to one event loop; it is not thread-safe.
@@ -23,6 +24,7 @@ from millrace.client.errors import (
 from millrace.client.locations import CoordinatorType
 from millrace.client.metadata import NO_NODE, Node, TopicPartition
 from millrace.client.outcomes import Outcomes
+from millrace.client.security import security_of
 
 __all__ = [
     "NO_NODE",
@@ -41,4 +43,5 @@ __all__ = [
     "TopicPartition",
     "UnknownBroker",
     "parse_addresses",
+    "security_of",
 ]

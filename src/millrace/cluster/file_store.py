@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from millrace.cluster.topic_files import TopicFiles
 from millrace.cluster.topic_rules import DEFAULT, check_topic_configs, grown_topic, new_topic
 from millrace.config import BrokerConfig
 from millrace.errors import Error, KafkaError
+from millrace.security.acls import Acl, checked_acl
 from millrace.storage.log_dir import LogDir
 from millrace.wire.schema import ZERO_UUID
 
@@ -50,6 +51,7 @@ class FileStore:
         self._broker_configs_path = log_dir.path / "metadata" / "broker-configs.json"
         self._group_configs_path = log_dir.path / "metadata" / "group-configs.json"
         self._entity_configs_path = log_dir.path / "metadata" / "entity-configs.json"
+        self._acls_path = log_dir.path / "metadata" / "acls.json"
         self._subscribers: list[Subscriber] = []
         self._changing = asyncio.Lock()
         self._image = ClusterImage(
@@ -58,6 +60,7 @@ class FileStore:
             broker_configs=_read_configs(self._broker_configs_path),
             group_configs=_read_configs(self._group_configs_path),
             entity_configs=_read_configs(self._entity_configs_path),
+            acls=_read_acls(self._acls_path),
             deleting=MappingProxyType({topic.topic_id: topic.name for topic in self._files.deleting()}),
         )
         if self._files.created:
@@ -209,6 +212,16 @@ class FileStore:
             self._image = image
         await self._announce()
 
+    async def alter_acls(self, *, added: Collection[Acl] = (), removed: Collection[Acl] = ()) -> None:
+        async with self._changing:
+            acls = (self._image.acls | frozenset(added)) - frozenset(removed)
+            if acls == self._image.acls:
+                return
+            text = json.dumps(sorted(acls), indent=2).encode() + b"\n"
+            await self._write(lambda: self._disk.replace(self._acls_path, text))
+            self._image = self._image.with_acls(acls)
+        await self._announce()
+
     def _check_topics_with(self, image: ClusterImage) -> None:
         """Reject broker configs that contradict the configs of a topic."""
         self._config.set_dynamic(*self._layers(image))
@@ -251,6 +264,16 @@ def _read_configs(path: Path) -> Mapping[str, Mapping[str, str]]:
         raise OSError(
             f"the dynamic configs in {path} cannot be read ({error}); repair or remove the file"
         ) from error
+
+
+def _read_acls(path: Path) -> frozenset[Acl]:
+    try:
+        return frozenset(checked_acl(*entry) for entry in json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        return frozenset()
+    except (ValueError, TypeError, KafkaError) as error:
+        # Without them, everything that they deny would be allowed.
+        raise OSError(f"the ACLs in {path} cannot be read ({error}); repair the file") from error
 
 
 def _epochs(topic: TopicImage) -> list[int]:

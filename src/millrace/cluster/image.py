@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from millrace.errors import Error, KafkaError
+from millrace.security.acls import Acl
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 NO_LEADER = -1
@@ -112,6 +113,7 @@ class ClusterImage:
     """The configs of groups that have some of their own."""
     entity_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing, repr=False)
     """Credentials and quotas of users, clients and addresses; see security/entities.py for the names."""
+    acls: frozenset[Acl] = frozenset()
     deleting: Mapping[bytes, str] = field(default_factory=_nothing)
     """Ids and names of deleted topics whose files may still exist."""
     version: int = 0
@@ -207,6 +209,9 @@ class ClusterImage:
         if not configs:
             return replace(self, group_configs=_without(self.group_configs, group))
         return replace(self, group_configs=_with(self.group_configs, group, configs))
+
+    def with_acls(self, acls: frozenset[Acl]) -> ClusterImage:
+        return replace(self, acls=acls)
 
     def with_entity_configs(self, entity: str, configs: Mapping[str, str]) -> ClusterImage:
         if not configs:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from millrace.cluster.image import BrokerImage, ClusterImage, PartitionState, TopicImage
 from millrace.cluster.topic_rules import DEFAULT
 from millrace.config import BrokerConfig, GroupConfig
 from millrace.config.group import group_config
+from millrace.security.acls import Acl
 
 Subscriber: TypeAlias = Callable[[ClusterImage], Awaitable[None]]
 """Acts on a new image. It may be called again before it has finished with the previous image."""
@@ -80,6 +81,9 @@ class MetadataStore(Protocol):
 
     async def alter_entity_configs(self, entity: str, changes: Mapping[str, str | None]) -> None:
         """Set credentials or quotas of a user, client or address; None unsets one."""
+
+    async def alter_acls(self, *, added: Collection[Acl] = (), removed: Collection[Acl] = ()) -> None:
+        """Add and remove ACLs; those that exist already, or do not, are no error."""
 
     async def alter_partitions(self, states: PartitionStates) -> None:
         """Replace the states of partitions: leaders, epochs, in-sync and offline replicas."""

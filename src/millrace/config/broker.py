@@ -40,6 +40,12 @@ _DYNAMIC = Scope.CLUSTER_WIDE
 class BrokerConfig:
     """The broker's options; owned by the broker loop, which updates the dynamic ones in place."""
 
+    allow_everyone_if_no_acl_found: bool = boolean(
+        False, "Whether operations on resources without ACLs are allowed to everyone."
+    )
+    authorizer_class_name: str = string(
+        "", "An authorizer of Kafka, such as org.apache.kafka.metadata.authorizer.StandardAuthorizer."
+    )
     auto_create_topics_enable: bool = boolean(True, "Create a topic when a client first requests it.")
     broker_rack: str | None = string(None, "Rack of this broker, reported to clients.")
     connection_failed_authentication_delay_ms: int = integer(
@@ -180,6 +186,7 @@ class BrokerConfig:
         "Bytes of requests held in memory before reading pauses; -1 is no limit, Kafka's default.",
     )
     socket_request_max_bytes: int = integer(100 << 20, "Largest request that is accepted.", at_least=1)
+    super_users: str = string("", "Principals that may do everything, as User:ada;User:bob.")
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = integer(
         10 * SECOND_MS, "How often transactions past their timeout are searched for.", at_least=1
     )

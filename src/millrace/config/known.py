@@ -48,7 +48,6 @@ add.partitions.to.txn.retry.backoff.ms int 20
 alter.config.policy.class.name class -
 alter.log.dirs.replication.quota.window.num int 11
 alter.log.dirs.replication.quota.window.size.seconds int 1
-authorizer.class.name string ""
 auto.leader.rebalance.enable boolean true
 background.threads int 10 dynamic
 broker.heartbeat.interval.ms int 2000

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from millrace.clock import Clock
 from millrace.config import BrokerConfig, ConfigError
+from millrace.config.jaas import jaas_options
 from millrace.crypto import scram
 from millrace.crypto.scram import ScramCredential, ScramMechanism
 from millrace.errors import Error, KafkaError
-from millrace.security.jaas import jaas_options
 from millrace.security.sasl.exchange import AuthenticationFailed, Exchange, Identity, Progress, Rejection
 from millrace.security.sasl.oauthbearer import OAuthBearerExchange, TokenChecks
 from millrace.security.sasl.plain import PlainExchange, plain_users
@@ -114,7 +114,7 @@ class SaslSession:
         return progress
 
     def lifetime_ms(self) -> int:
-        """Milliseconds for which the identity is valid; 0 means as long as the connection lives."""
+        """Time for which the identity is good, 0 for as long as the connection."""
         assert self.identity is not None
         limits = [self.authentication.max_lifetime_ms] if self.authentication.max_lifetime_ms else []
         if self.identity.expires_ms is not None:

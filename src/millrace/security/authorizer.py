@@ -29,3 +29,6 @@ class Authorizer(Protocol):
     """Decides whether a principal may perform an operation. Called on the loop, so it must not wait."""
 
     def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool: ...
+
+    def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
+        """Whether there is any resource of a kind that the operation is allowed on."""

@@ -7,6 +7,7 @@ import click
 from confluent_kafka import KafkaException
 
 from millrace.cli.terminal.errors import CommandError
+from millrace.client.security import user_and_password
 
 T = TypeVar("T")
 
@@ -15,6 +16,9 @@ RENAMED = {
     "max.request.size": "message.max.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "ssl.truststore.certificates": "ssl.ca.pem",
     "ssl.truststore.location": "ssl.ca.location",
 }
 
@@ -37,6 +41,9 @@ WITHOUT_COUNTERPART = frozenset(
         "partitioner.availability.timeout.ms",
         "partitioner.class",
         "partitioner.ignore.keys",
+        "ssl.keystore.type",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
         "value.deserializer",
         "value.serializer",
     }
@@ -76,6 +83,12 @@ def translate(properties: Mapping[str, str]) -> dict[str, str]:
     for name, value in properties.items():
         if name == "buffer.memory":
             translated["queue.buffering.max.kbytes"] = str(max(1, int(value) // 1024))
+        elif name == "sasl.jaas.config":
+            translated["sasl.username"], translated["sasl.password"] = user_and_password(properties)
+        elif name == "ssl.endpoint.identification.algorithm":
+            translated[name] = value.lower() or "none"
+        elif name == "ssl.keystore.location" and properties.get("ssl.keystore.type", "").upper() == "PEM":
+            translated["ssl.certificate.location"] = translated["ssl.key.location"] = value
         elif name not in WITHOUT_COUNTERPART:
             translated[RENAMED.get(name, name)] = value
     return translated

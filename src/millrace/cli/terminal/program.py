@@ -31,6 +31,9 @@ COMMANDS: dict[str, dict[str, str]] = {
         "consumer-groups": "List, describe, rewind and delete consumer groups.",
         "transactions": "List, describe and abort transactions.",
     },
+    "Security": {
+        "acls": "Add, remove and list access control lists.",
+    },
     "Look inside": {
         "log-dirs": "Show the size of partitions on disk.",
         "broker-api-versions": "Show the versions of each request that the brokers support.",

@@ -5,9 +5,8 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from millrace.cli.terminal.errors import CommandError
 from millrace.cli.terminal.options import Target
-from millrace.client import Client
+from millrace.client import Client, security_of
 
 T = TypeVar("T")
 
@@ -19,15 +18,11 @@ class Session:
     """Runs requests of a connected client, one after the other."""
 
     def __init__(self, target: Target, *, timeout_seconds: float = REQUEST_SECONDS) -> None:
-        protocol = target.properties.get("security.protocol", "PLAINTEXT").upper()
-        if protocol != "PLAINTEXT":
-            raise CommandError(
-                f"security.protocol={protocol} is not supported by this command yet; use PLAINTEXT"
-            )
         self.client = Client(
             target.bootstrap,
             client_id=target.properties.get("client.id", CLIENT_ID),
             timeout_seconds=timeout_seconds,
+            security=security_of(target.properties),
         )
         self._runner = asyncio.Runner()
         try:

@@ -2,7 +2,7 @@
 
 import re
 
-from millrace.config import ConfigError
+from .options import ConfigError
 
 _OPTION = re.compile(r"""([\w.-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([^\s;"']+))""")
 _ENTRY = re.compile(
