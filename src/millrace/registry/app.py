@@ -12,8 +12,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from millrace.registry.registry import Options, Registry
 from millrace.registry.routes import compatibility, schemas, server, settings, subjects
-from millrace.registry.routes.web import Answer, EncodedPath
+from millrace.registry.routes.web import Answer
 from millrace.services.access import LocalAccess
+from millrace.services.encoded_path import EncodedPath
 from millrace.services.errors import ApiError, error_body, error_handlers
 
 _ROUTES = [*subjects.ROUTES, *schemas.ROUTES, *settings.ROUTES, *compatibility.ROUTES]

@@ -51,6 +51,7 @@ class Service(NamedTuple):
 SERVICES: tuple[Service, ...] = (
     Service("topologies", "topology API", 8080, "millrace.topologies.supervisor.api:app"),
     Service("registry", "schema registry", 8081, "millrace.registry:app"),
+    Service("rest", "REST proxy", 8082, "millrace.rest:app"),
     Service(
         "supervisor",
         "supervisor of topologies",

@@ -50,6 +50,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "Services": {
         "registry": "Serve schemas to producers and consumers, with Confluent's API.",
+        "rest": "Serve the log to HTTP clients, with Confluent's API.",
         "mqtt": "Serve MQTT clients: messages are records of the log.",
         "mqtt-password": "Add a user to the password file of mqtt.",
     },

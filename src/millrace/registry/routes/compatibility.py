@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from millrace.registry import decisions, errors
 from millrace.registry.parsing import new_schema, parsed_stored
@@ -13,6 +12,7 @@ from millrace.registry.routes.web import Answer, body_of, flag, registry, stored
 from millrace.registry.schemas import InvalidSchema
 from millrace.registry.schemas.levels import Earlier
 from millrace.registry.settings import level_of
+from millrace.services.encoded_path import Route
 
 
 def _body(request: Request, reasons: list[str]) -> Json:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from millrace.registry import errors
 from millrace.registry.names import ALL_CONTEXTS, DEFAULT_CONTEXT, context_of, in_context
@@ -12,6 +11,7 @@ from millrace.registry.records import StoredSchema
 from millrace.registry.routes.subjects import has_prefix
 from millrace.registry.routes.web import Answer, flag, page, registry, schema_body, text_of, version_body
 from millrace.registry.schemas import TYPES
+from millrace.services.encoded_path import Route
 
 
 def _with_id(request: Request) -> list[StoredSchema]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from millrace import __version__
 from millrace.registry.routes.web import Answer, registry
+from millrace.services.encoded_path import Route
 
 
 async def root(request: Request) -> Response:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from millrace.registry import errors, settings
 from millrace.registry.names import context_scope
 from millrace.registry.records import Json, Record, config_key, mode_key
 from millrace.registry.routes.web import Answer, body_of, flag, registry, subject_of, write
+from millrace.services.encoded_path import Route
 
 
 def _scope(request: Request) -> str | None:

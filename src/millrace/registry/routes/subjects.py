@@ -6,7 +6,6 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from millrace.registry import decisions, errors
 from millrace.registry.names import ALL_CONTEXTS, in_context
@@ -25,6 +24,7 @@ from millrace.registry.routes.web import (
     write,
 )
 from millrace.registry.settings import config_of
+from millrace.services.encoded_path import Route
 
 
 async def list_subjects(request: Request) -> Response:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote
 
 import msgspec
-from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from millrace.registry import errors
 from millrace.registry.names import in_context
@@ -46,33 +43,6 @@ class Answer(Response):
 
     def render(self, content: Any) -> bytes:
         return msgspec.json.encode(content)
-
-
-class EncodedPath:
-    """ASGI middleware that leaves paths as they were sent: a subject may contain an encoded slash."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope.get("raw_path"):
-            scope = {**scope, "path": scope["raw_path"].decode("ascii", "replace")}
-        await self._app(scope, receive, send)
-
-
-class NameConvertor(Convertor[str]):
-    """A segment of an encoded path."""
-
-    regex = "[^/]+"
-
-    def convert(self, value: str) -> str:
-        return unquote(value)
-
-    def to_string(self, value: str) -> str:
-        return quote(value, safe="")
-
-
-register_url_convertor("name", NameConvertor())
 
 
 def registry(request: Request) -> Registry:
