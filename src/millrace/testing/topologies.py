@@ -18,10 +18,12 @@
 from __future__ import annotations
 
 import fnmatch
+import inspect
 import json
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -71,7 +73,8 @@ class LocalTopology:
         self._offsets: dict[str, int] = {}
         self._deliveries: deque[_Delivery] = deque()
         self._states: dict[tuple[str, int], dict[Any, Any]] = {}
-        self.engine = Engine(self.plan, self, self, state_of=self._state_of)
+        directory = Path(inspect.getfile(topology)).parent if isinstance(topology, type) else ""
+        self.engine = Engine(self.plan, self, self, state_of=self._state_of, directory=str(directory))
 
     def __enter__(self) -> Self:
         self.engine.open()
@@ -100,7 +103,7 @@ class LocalTopology:
                 self._deliver(self._deliveries.popleft())
                 self.engine.run_queue()
                 busy = True
-            busy |= bool(self.engine.calls)
+            busy |= bool(self.engine.calls) or any(spout.is_waiting for spout in self.engine.spouts.values())
             self.engine.finish()
             if not self.engine.run_queue() and not busy:
                 return

@@ -5,6 +5,8 @@ from millrace.topologies.model.component import TaskContext
 from millrace.topologies.model.errors import TopologyError
 from millrace.topologies.model.grouping import Grouping
 from millrace.topologies.model.log import LogBolt, LogSpout
+from millrace.topologies.model.serializers import register_serializer
+from millrace.topologies.model.shell import ShellBolt, ShellSpout
 from millrace.topologies.model.spouts import ReliableSpout, Spout
 from millrace.topologies.model.streams import Stream
 from millrace.topologies.model.topology import Topology
@@ -21,6 +23,8 @@ __all__ = [
     "LogSpout",
     "ReliableSpout",
     "RichBolt",
+    "ShellBolt",
+    "ShellSpout",
     "Spout",
     "StatefulBolt",
     "Stream",
@@ -31,4 +35,5 @@ __all__ = [
     "TupleWindow",
     "Window",
     "WindowedBolt",
+    "register_serializer",
 ]

@@ -26,6 +26,8 @@ class TaskContext:
     tasks: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """The tasks of every component, in ascending order."""
     worker: int = 0
+    directory: str = ""
+    """The directory of the topology's file on this machine, with the data files that were shipped with it."""
 
 
 class Collector(Protocol):

@@ -18,6 +18,7 @@ from millrace.topologies.model.bolts import BatchingBolt, Bolt, StatefulBolt
 from millrace.topologies.model.component import TaskContext
 from millrace.topologies.model.config import value_of
 from millrace.topologies.model.log import LogSpout
+from millrace.topologies.model.shell import ShellBolt, ShellSpout
 from millrace.topologies.model.specs import ComponentSpec
 from millrace.topologies.model.spouts import Spout
 from millrace.topologies.model.topology import Plan
@@ -26,8 +27,10 @@ from millrace.topologies.model.windows import WindowedBolt
 from millrace.topologies.runtime.acker import Acker, Tree, new_id
 from millrace.topologies.runtime.held import HeldTuples, holds_state
 from millrace.topologies.runtime.holding_task import HoldingTask
+from millrace.topologies.runtime.instances import new_instance
 from millrace.topologies.runtime.off_loop import AsyncTask, Call, Elsewhere, ThreadedTask
-from millrace.topologies.runtime.tasks import BoltTask, Outlet, SpoutTask, Task, new_instance
+from millrace.topologies.runtime.shell_tasks import Message, Pending, ShellBoltTask, ShellSpoutTask
+from millrace.topologies.runtime.tasks import BoltTask, Outlet, SpoutTask, Task
 from millrace.topologies.runtime.units import Unit
 from millrace.topologies.runtime.window_task import WindowTask
 
@@ -55,6 +58,7 @@ class Engine:
         state_of: Callable[[str, int], Any] = lambda component, task: {},
         held_of: Callable[[str, int], Any] | None = None,
         load: Callable[[int], float] = lambda task: 0.0,
+        directory: str = "",
     ) -> None:
         """`tasks`: those of this worker, all unless given. `state_of` opens the state of a stateful task.
 
@@ -71,11 +75,12 @@ class Engine:
         """Spouts that must not emit now, since too much waits behind them."""
         self.executing: tuple[Task, Tuple | None] | None = None
         """The task whose code runs in the loop now; another thread may look at it."""
-        self.calls: dict[int, Call] = {}
-        self.ended: SimpleQueue[Call] = SimpleQueue()
+        self.calls: dict[int, Call | Pending] = {}
+        self.ended: SimpleQueue[Call | Message] = SimpleQueue()
         self.abort_reason: str | None = None
         self._elsewhere = Elsewhere()
         self._held_of = held_of
+        self._directory = directory
         self.tracks_trees = (
             plan.guarantee != "none" and value_of("topology.acker.executors", plan.config) != 0
         )
@@ -105,10 +110,16 @@ class Engine:
     def _add_task(
         self, component: str, spec: ComponentSpec, task: int, index: int, state_of: Callable[[str, int], Any]
     ) -> None:
-        context = TaskContext(self.plan.name, component, task, index, self.plan.tasks, self.worker)
+        context = TaskContext(
+            self.plan.name, component, task, index, self.plan.tasks, self.worker, self._directory
+        )
         instance = new_instance(spec, component)
         if isinstance(instance, Spout):
-            self.spouts[task] = SpoutTask(self, spec, context, instance)
+            self.spouts[task] = (
+                ShellSpoutTask(self, spec, context, instance)
+                if isinstance(instance, ShellSpout)
+                else SpoutTask(self, spec, context, instance)
+            )
         elif isinstance(instance, Bolt):
             if isinstance(instance, StatefulBolt):
                 instance.state = state_of(component, task)
@@ -133,6 +144,8 @@ class Engine:
         return task
 
     def _new_plain_bolt(self, spec: ComponentSpec, context: TaskContext, instance: Bolt) -> BoltTask:
+        if isinstance(instance, ShellBolt):
+            return ShellBoltTask(self, spec, context, instance)
         executors = value_of("topology.executors", spec.config)
         if executors:
             thread = self._elsewhere.thread_of(context.component, executors, context.task_index)
@@ -183,7 +196,7 @@ class Engine:
     def run_queue(self) -> int:
         """Process every tuple that waits, and those that follow from them; returns how many there were."""
         queue, count = self.queue, 0
-        if self.calls:
+        if not self.ended.empty():
             self._finish_ended()
         while queue:
             # The watchdog looks at it from its own thread.
@@ -196,7 +209,7 @@ class Engine:
     def finish(self, *, drops: bool = False) -> None:
         """Wait until no bolt runs outside the loop and no tuple waits; with `drops` forget what they did."""
         while self.calls:
-            self._finish(self.ended.get(), drops=drops)
+            self.ended.get().carry_out(drops=drops)
             self._finish_ended(drops=drops)
             if not drops:
                 self.run_queue()
@@ -204,13 +217,7 @@ class Engine:
     def _finish_ended(self, *, drops: bool = False) -> None:
         with contextlib.suppress(Empty):
             while True:
-                self._finish(self.ended.get_nowait(), drops=drops)
-
-    def _finish(self, call: Call, *, drops: bool) -> None:
-        del self.calls[id(call)]
-        if drops:
-            call.forget()
-        call.task.finish(call)
+                self.ended.get_nowait().carry_out(drops=drops)
 
     def abort(self, reason: str) -> None:
         self.abort_reason = reason

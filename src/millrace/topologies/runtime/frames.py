@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from millrace.topologies.model.errors import TopologyError
+from millrace.topologies.model.serializers import has_serializers, serializer_named, serializer_of
 
 SIGNATURE_BYTES = 16
 _PICKLED = 1
+_REGISTERED = 2
 
 
 class Sent(NamedTuple):
@@ -52,7 +54,15 @@ class Values:
         self._decoder = msgspec.msgpack.Decoder(ext_hook=self._decode_other, strict=False)
 
     def encode(self, value: Any) -> bytes:
-        return self._encoder.encode(value)
+        return self._encoder.encode(self._with_serializers(value) if has_serializers() else value)
+
+    def _with_serializers(self, value: Any) -> Any:
+        """The value with registered classes replaced: MessagePack would write dataclasses its own way."""
+        if isinstance(value, (list, tuple)):
+            return [self._with_serializers(item) for item in value]
+        if isinstance(value, dict):
+            return {key: self._with_serializers(item) for key, item in value.items()}
+        return value if serializer_of(value) is None else self._encode_other(value)
 
     def decode(self, content: bytes | memoryview) -> Any:
         return self._decoder.decode(content)
@@ -62,14 +72,25 @@ class Values:
         return _as_key(self._decoder.decode(content))
 
     def _encode_other(self, value: Any) -> Any:
+        serializer = serializer_of(value)
+        if serializer is not None:
+            content = self._encoder.encode([serializer.name, serializer.encode(value)])
+            return msgspec.msgpack.Ext(_REGISTERED, content)
         if not self._allows_pickle:
+            name = type(value).__name__
             raise TopologyError(
-                f"a value of type {type(value).__name__} cannot be sent to another worker; emit text, bytes, "
-                "numbers, lists and dictionaries, or set topology.allow.pickle to true"
+                f"a value of type {name} cannot be sent to another worker or kept in state; use plain ones, "
+                f"call register_serializer({name}, encode, decode), or set topology.allow.pickle to true"
             )
         return msgspec.msgpack.Ext(_PICKLED, pickle.dumps(value))
 
     def _decode_other(self, code: int, content: memoryview) -> Any:
+        if code == _REGISTERED:
+            name, plain = self._decoder.decode(content)
+            serializer = serializer_named(name)
+            if serializer is None:
+                raise TopologyError(f"a value of {name} was received, which has no registered serializer")
+            return serializer.decode(plain)
         if code != _PICKLED or not self._allows_pickle:
             raise TopologyError("a pickled value was received, but topology.allow.pickle is not set")
         return pickle.loads(content)

@@ -65,6 +65,7 @@ class Job:
             self.id or self.name,
             self.incarnation,
             None if self.history is None else History(**self.history),
+            str(Path(self.path).parent),
         )
 
 

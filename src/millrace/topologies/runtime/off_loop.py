@@ -43,6 +43,13 @@ class Call:
         self.actions: list[Callable[[], object]] = []
         self.error: Exception | None = None
 
+    def carry_out(self, *, drops: bool) -> None:
+        """On the loop: do what the call did, or forget it after an abort."""
+        del self.task.engine.calls[id(self)]
+        if drops:
+            self.forget()
+        self.task.finish(self)
+
     def begin(self) -> None:
         """The bolt begins with the tuple now."""
         _running.set(self)

@@ -170,13 +170,27 @@ class Output:
 
     def _encoded(self, tuples: Sequence[Sent]) -> Iterator[bytes]:
         """Tuples in as few frames as the size of a record allows."""
-        frame = self._frames.encode(tuples)
+        try:
+            frame = self._frames.encode(tuples)
+        except TopologyError as error:
+            raise self._named(tuples, error) from error
         if len(frame) <= FRAME_BYTES or len(tuples) == 1:
             yield frame
             return
         half = len(tuples) // 2
         yield from self._encoded(tuples[:half])
         yield from self._encoded(tuples[half:])
+
+    def _named(self, tuples: Sequence[Sent], error: TopologyError) -> TopologyError:
+        """The error with the component and the field whose value cannot be sent."""
+        for sent in tuples:
+            fields = self._plan.components[sent.component].streams[sent.stream].fields
+            for field, value in zip(fields, sent.values, strict=True):
+                try:
+                    self._frames.encode([sent._replace(values=[value])])
+                except TopologyError:
+                    return TopologyError(f"{sent.component} emits the field {field!r}: {error}")
+        return error
 
     def produce(self, topic: str, **record: Any) -> None:
         self._begin()

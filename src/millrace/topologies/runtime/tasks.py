@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import threading
 import traceback
@@ -253,6 +252,8 @@ class SpoutTask(Task):
         """Trees under way."""
         self._max_pending = value_of("topology.max.spout.pending", spec.config, engine.plan.config)
         self._emitted = False
+        self.is_waiting = False
+        """Whether a spout that is a program has not answered yet."""
 
     def instance_of(self) -> Component:
         return self.instance
@@ -509,12 +510,3 @@ def _new_edges(anchors: Sequence[Tuple]) -> dict[int, int]:
             edges[root] = edges.get(root, 0) ^ edge
             anchor.children[root] = anchor.children.get(root, 0) ^ edge
     return edges
-
-
-def new_instance(spec: ComponentSpec, component: str) -> Component:
-    """An instance for one task, with copies of the spec's arguments: tasks share nothing."""
-    try:
-        arguments, keywords = copy.deepcopy((spec.arguments, dict(spec.keywords)))
-        return spec.component(*arguments, **keywords)
-    except TypeError as error:
-        raise TopologyError(f"{component}: {spec.component.__name__} cannot be created: {error}") from error

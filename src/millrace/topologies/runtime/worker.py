@@ -72,6 +72,8 @@ class WorkerJob:
     incarnation: str = ""
     """The driver's start that this worker belongs to; empty if there is no driver."""
     history: History | None = None
+    directory: str = ""
+    """The directory of the topology's file, with the files that were shipped with it."""
 
 
 class Worker:
@@ -117,6 +119,7 @@ class Worker:
             state_of=partial(self._open_state, topics.state_topic),
             held_of=partial(self._open_state, topics.held_topic),
             load=self._lag.of,
+            directory=job.directory,
         )
         self._deliveries = Deliveries(
             self.engine,
