@@ -39,6 +39,7 @@ def prepare(
     signing_key: bytes | None = None,
     id: str = "",
     over: tuple[int | None, int | None] | None = None,
+    executors: Mapping[str, int] | None = None,
 ) -> Job:
     """Load and check a topology, prepare its topics, and place its tasks.
 
@@ -73,6 +74,7 @@ def prepare(
         client=dict(client or {}),
         id=id,
         history=history,
+        executors=dict(executors or {}),
     )
 
 
@@ -95,12 +97,16 @@ def new_workers(
     *,
     master: str | None = None,
     spark: bool = True,
+    log: Path | None = None,
 ) -> Workers:
-    """The workers of a prepared topology: tasks of a Spark job, or plain processes."""
+    """The workers of a prepared topology: tasks of a Spark job, or plain processes.
+
+    Plain processes write their log to the file, if one is given.
+    """
     if not spark:
         from millrace.topologies.runtime.processes import Processes
 
-        return Processes(job)
+        return Processes(job, log)
     try:
         from millrace.topologies.spark.driver import Driver
     except ImportError as error:

@@ -58,6 +58,13 @@ def log_to_stderr() -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=level)
 
 
+def print_rows(rows: Mapping[str, str]) -> None:
+    """Print labels and texts in two columns."""
+    width = max(8, *map(len, rows))
+    for label, text in rows.items():
+        click.echo(f"  {label:<{width}} {text}")
+
+
 def print_banner(broker: BrokerReport, rows: Mapping[str, str]) -> None:
     """Say that the broker is ready, and where; `rows` are further lines."""
     name = click.style("millrace", bold=True, fg="cyan")
@@ -75,6 +82,5 @@ def print_banner(broker: BrokerReport, rows: Mapping[str, str]) -> None:
         )
         content["access"] = click.style(warning, fg="yellow")
     click.echo(f"{name} is ready in {broker.startup_ms} ms")
-    for label, text in content.items():
-        click.echo(f"  {label:<8} {text}")
+    print_rows(content)
     click.echo("  Ctrl-C stops it", nl=True)

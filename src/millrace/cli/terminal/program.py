@@ -47,6 +47,8 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Topologies": {
         "topology": "Run a topology of spouts and bolts over the log.",
         "trident": "Run a Trident topology: exactly-once streams with state.",
+        "spark-master": "Start the master of a Spark cluster.",
+        "spark-worker": "Offer this machine to a Spark cluster.",
     },
     "Services": {
         "registry": "Serve schemas to producers and consumers, with Confluent's API.",

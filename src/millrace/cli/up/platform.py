@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from millrace.cli.terminal.errors import CommandError, explain
-from millrace.cli.terminal.foreground import BrokerReport, incomplete_stop, print_banner
+from millrace.cli.terminal.foreground import BrokerReport, incomplete_stop, print_banner, print_rows
 from millrace.services.children import Child, Children
 from millrace.services.table import Service, Settings
 
@@ -51,8 +51,7 @@ def run_platform(
 
 def _print_services(settings: Settings, rows: dict[str, str]) -> None:
     click.echo(f"{click.style('millrace', bold=True, fg='cyan')} services for {settings.bootstrap}")
-    for label, text in {"pid": str(os.getpid()), **rows}.items():
-        click.echo(f"  {label:<8} {text}")
+    print_rows({"pid": str(os.getpid()), **rows})
     click.echo("  Ctrl-C stops them")
 
 

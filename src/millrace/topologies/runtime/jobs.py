@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from millrace.topologies.model.loading import load_topology
 from millrace.topologies.model.log import LogSpout
+from millrace.topologies.model.specs import ComponentSpec
 from millrace.topologies.model.topology import Plan
 from millrace.topologies.runtime.history import History
 from millrace.topologies.runtime.progress import Progress
@@ -37,12 +39,22 @@ class Job:
 
     history: Mapping[str, Any] | None = None
     """The range of a run over history; None for a run that follows the log."""
+    executors: Mapping[str, int] = field(default_factory=dict)
+    """By component: threads of each worker, instead of what its spec says."""
 
     def to_json(self, worker: int) -> str:
         return json.dumps({"job": asdict(self), "worker": worker})
 
     def plan(self) -> Plan:
-        return load_topology(Path(self.path), self.class_name).plan(self.name, self.config)
+        plan = load_topology(Path(self.path), self.class_name).plan(self.name, self.config)
+        return replace(plan, components={**plan.components, **self._with_executors(plan)})
+
+    def _with_executors(self, plan: Plan) -> dict[str, ComponentSpec]:
+        return {
+            name: replace(spec, config={**spec.config, "topology.executors": self.executors[name]})
+            for name, spec in plan.components.items()
+            if name in self.executors
+        }
 
     def has_end(self) -> bool:
         """Whether the topology reads topics, and so can come to their end."""
@@ -72,6 +84,10 @@ class Job:
 def main() -> None:
     """Run the worker whose job stands on standard input, until SIGTERM or SIGINT."""
     content = json.loads(sys.stdin.readline())
+    logging.basicConfig(
+        format=f"%(asctime)s %(levelname)s worker {content['worker']}, %(name)s: %(message)s",
+        level=logging.INFO,
+    )
     worker = Worker(Job(**content["job"]).worker_job(content["worker"]))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.stopping.set())

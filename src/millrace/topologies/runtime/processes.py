@@ -28,7 +28,7 @@ STOP_SECONDS = 30.0
 class WorkerProcess:
     """One worker: started again, with back-off, when it fails."""
 
-    def __init__(self, job: Job, number: int) -> None:
+    def __init__(self, job: Job, number: int, log: Path | None = None) -> None:
         self._job = job
         self.number = number
         self.failures = 0
@@ -37,7 +37,9 @@ class WorkerProcess:
         self._started = 0.0
         self._next_start = 0.0
         self._directory = tempfile.TemporaryDirectory(prefix="millrace-worker-")
-        self._errors = Path(self._directory.name) / "stderr"
+        self._errors = log or Path(self._directory.name) / "stderr"
+        self._errors_before = 0
+        """The size of the file before the worker began to write to it."""
 
     @property
     def pid(self) -> int | None:
@@ -45,7 +47,8 @@ class WorkerProcess:
 
     def start(self) -> None:
         self._started = time.monotonic()
-        with self._errors.open("wb") as errors:
+        with self._errors.open("ab") as errors:
+            self._errors_before = errors.tell()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "millrace.topologies.runtime.jobs"],
                 stdin=subprocess.PIPE,
@@ -66,7 +69,7 @@ class WorkerProcess:
         if code is None:
             return
         self._process = None
-        self.last_error = self._errors.read_text(errors="replace").strip()
+        self.last_error = self._errors.read_bytes()[self._errors_before :].decode(errors="replace").strip()
         self.failures = 1 if now - self._started > HEALTHY_SECONDS else self.failures + 1
         if self.failures >= MOST_FAILED_STARTS:
             raise TopologyError(
@@ -100,9 +103,10 @@ class WorkerProcess:
 class Processes:
     """All workers of a topology."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, log: Path | None = None) -> None:
+        """`log`: a file for what the workers write to standard error."""
         self._job = job
-        self.workers = [WorkerProcess(job, number) for number in range(len(job.placement))]
+        self.workers = [WorkerProcess(job, number, log) for number in range(len(job.placement))]
         self._progress = job.progress()
         self._interrupted = threading.Event()
 

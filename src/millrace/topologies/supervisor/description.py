@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millrace.topologies.model.bolts import StatefulBolt
+from millrace.topologies.model.bolts import Bolt, StatefulBolt
 from millrace.topologies.model.topology import Plan
 from millrace.topologies.supervisor.records import ComponentInfo, EdgeInfo, Job
 
@@ -18,6 +18,9 @@ def components_of(plan: Plan) -> dict[str, ComponentInfo]:
             par=spec.par,
             streams={stream.name: list(stream.fields) for stream in spec.streams.values()},
             is_stateful=issubclass(spec.component, StatefulBolt),
+            takes_executors=issubclass(spec.component, Bolt)
+            and not spec.component.holds_tuples
+            and not spec.component.is_async(),
         )
         for name, spec in plan.components.items()
     }

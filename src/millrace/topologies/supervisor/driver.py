@@ -107,7 +107,10 @@ class Driver:
                 plan, len(prepared.placement), active=active, debug=dict(job.debug)
             )
             workers = new_workers(
-                replace(prepared, incarnation=incarnation), master=job.master, spark=job.spark
+                replace(prepared, incarnation=incarnation),
+                master=job.master,
+                spark=job.spark,
+                log=Path(self._task.log),
             )
             logger.info("%s: %d workers start, generation %d", job.id, len(self._placement), job.generation)
             running = _Running(workers)
@@ -133,6 +136,7 @@ class Driver:
             client=self._task.client,
             signing_key=self._signing_key,
             id=job.id,
+            executors=job.executors,
         )
 
     def _watch(self, job: Job, running: _Running) -> Job | None:

@@ -36,6 +36,8 @@ class ComponentInfo(msgspec.Struct, frozen=True):
     streams: dict[str, list[str]]
     """The fields of each stream."""
     is_stateful: bool = False
+    takes_executors: bool = False
+    """Whether threads may run its tasks."""
 
 
 class EdgeInfo(msgspec.Struct, frozen=True):

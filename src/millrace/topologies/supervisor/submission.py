@@ -134,6 +134,8 @@ def rebalance(
             raise TopologyError(
                 f"{job.name} has no component {component}; it has: {', '.join(sorted(job.components))}"
             )
+        if not known.takes_executors:
+            raise TopologyError(f"{component} runs in the loops of the workers; threads cannot run its tasks")
         if not 1 <= count <= len(known.tasks):
             raise TopologyError(
                 f"{component} has {len(known.tasks)} tasks, which is fixed: it can have 1 to "
