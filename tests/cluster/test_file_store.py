@@ -1,5 +1,6 @@
 """A single broker's metadata: creating, changing and deleting topics, also across restarts."""
 
+import asyncio
 import errno
 import json
 import logging
@@ -8,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from millrace.cluster.file_store import FileStore
 from millrace.cluster.image import ALL_BROKERS
-from millrace.config import ConfigError
+from millrace.config import BrokerConfig, ConfigError
 from millrace.errors import Error, KafkaError
+from millrace.storage.log_dir import LogDir
 from millrace.testing.disk import FaultyDisk
 
 from ..node import Node, OpenNode, finish
@@ -390,3 +393,55 @@ def test_configs_of_groups_outlive_a_restart(node: Node) -> None:
     finish(opened.node.metadata.set_group_configs("gone", {}))
     reopened = node.reopen()
     assert reopened.image.group_configs == {"readers": {"consumer.session.timeout.ms": "50000"}}
+
+
+class CountingDisk(FaultyDisk):
+    """A disk that counts the files that are replaced, and may fail to replace one."""
+
+    __slots__ = ("fails_at", "replaced")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replaced = 0
+        self.fails_at = -1
+
+    def replace(self, path: Path, content: bytes, *, durable: bool = True, mode: int = 0o644) -> None:
+        self.replaced += 1
+        if self.replaced == self.fails_at:
+            raise OSError(errno.EIO, "Input/output error")
+        super().replace(path, content, durable=durable, mode=mode)
+
+
+def file_store(directory: Path, disk: CountingDisk) -> FileStore:
+    return FileStore(
+        BrokerConfig(),
+        LogDir(directory, disk),
+        "cluster",
+        run_in_thread=lambda work: asyncio.ensure_future(asyncio.to_thread(work)),
+        adopt=lambda: [],
+    )
+
+
+async def test_configs_of_many_groups_are_written_together(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    store = file_store(tmp_path, disk)
+    disk.replaced = 0
+    settings = {"consumer.session.timeout.ms": "50000"}
+    groups = [f"group-{number}" for number in range(500)]
+    await asyncio.gather(*(store.set_group_configs(group, settings) for group in groups))
+    assert disk.replaced <= 2
+    assert dict(store.image.group_configs) == dict.fromkeys(groups, settings)
+    await store.set_group_configs(groups[0], settings)
+    assert disk.replaced <= 2, "nothing has changed"
+
+
+async def test_a_failed_write_fails_all_changes_that_were_written_together(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    store = file_store(tmp_path, disk)
+    disk.fails_at = disk.replaced + 2
+    settings = {"consumer.session.timeout.ms": "50000"}
+    changes = (store.set_group_configs(f"group-{number}", settings) for number in range(5))
+    first, *others = await asyncio.gather(*changes, return_exceptions=True)
+    assert first is None
+    assert [getattr(failure, "error", None) for failure in others] == [Error.KAFKA_STORAGE_ERROR] * 4
+    assert list(store.image.group_configs) == ["group-0"]

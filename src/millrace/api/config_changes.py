@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from millrace.errors import Error, KafkaError
-from millrace.steps import Turn
+
+CHANGES_AT_ONCE = 1000
 
 
 class Resource(Protocol):
@@ -31,19 +33,30 @@ A = TypeVar("A", bound=Outcome)
 async def change_each(
     resources: Sequence[R], change: Callable[[R], Awaitable[None]], outcome_of: Callable[[R], A]
 ) -> list[A]:
-    """Change the resources in turn; one that is named twice is left as it is."""
+    """Change the resources; one that is named twice is left as it is.
+
+    The changes begin one after the other, with turns for other clients in between. They do not wait for each
+    other, so that a store can write many of them together.
+    """
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     outcomes: dict[tuple[int, str], A] = {}
-    turn = Turn()
-    for resource in resources:
-        key = (resource.resource_type, resource.resource_name)
-        outcomes[key] = outcome = outcome_of(resource)
+    room = asyncio.Semaphore(CHANGES_AT_ONCE)
+
+    async def attempt(resource: R, outcome: A) -> None:
         try:
-            if times[key] > 1:
+            if times[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(Error.INVALID_REQUEST, "Each resource must appear at most once.")
             await change(resource)
         except KafkaError as error:
             outcome.error_code = error.error
             outcome.error_message = error.message
-        await turn.end_step()
+        finally:
+            room.release()
+
+    async with asyncio.TaskGroup() as changes:
+        for resource in resources:
+            await room.acquire()
+            outcome = outcomes[resource.resource_type, resource.resource_name] = outcome_of(resource)
+            changes.create_task(attempt(resource, outcome))
+            await asyncio.sleep(0)
     return list(outcomes.values())

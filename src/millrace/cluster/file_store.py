@@ -27,6 +27,16 @@ logger = logging.getLogger(__name__)
 RunInThread = Callable[[Callable[[], object]], "asyncio.Future[object]"]
 
 
+class _GroupChanges:
+    """New configs of groups that wait to be written."""
+
+    __slots__ = ("by_group", "failure")
+
+    def __init__(self) -> None:
+        self.by_group: dict[str, Mapping[str, str]] = {}
+        self.failure: KafkaError | None = None
+
+
 class FileStore:
     """A `MetadataStore` of one broker. Owned by the broker loop; not thread-safe.
 
@@ -54,6 +64,7 @@ class FileStore:
         self._acls_path = log_dir.path / "metadata" / "acls.json"
         self._subscribers: list[Subscriber] = []
         self._changing = asyncio.Lock()
+        self._group_changes = _GroupChanges()
         self._image = ClusterImage(
             cluster_id,
             controller=config.node_id,
@@ -194,14 +205,32 @@ class FileStore:
     async def set_group_configs(
         self, group: str, settings: Mapping[str, str], *, validate_only: bool = False
     ) -> None:
+        check_group_settings(self._config, settings)
+        if validate_only:
+            return
+        # Changes that come while the file is being written are written together.
+        changes = self._group_changes
+        changes.by_group[group] = MappingProxyType(dict(settings))
         async with self._changing:
-            check_group_settings(self._config, settings)
-            if validate_only or settings == self._image.group_configs.get(group, {}):
-                return
-            image = self._image.with_group_configs(group, MappingProxyType(dict(settings)))
+            is_first = changes is self._group_changes
+            if is_first:
+                self._group_changes = _GroupChanges()
+                await self._write_group_changes(changes)
+        if changes.failure is not None:
+            raise KafkaError(changes.failure.error, changes.failure.message)
+        if is_first:
+            await self._announce()
+
+    async def _write_group_changes(self, changes: _GroupChanges) -> None:
+        image = self._image.with_configs_of_groups(changes.by_group)
+        if image.group_configs == self._image.group_configs:
+            return
+        try:
             await self._write_configs(self._group_configs_path, image.group_configs)
+        except KafkaError as error:
+            changes.failure = error
+        else:
             self._image = image
-        await self._announce()
 
     async def alter_entity_configs(self, entity: str, changes: Mapping[str, str | None]) -> None:
         async with self._changing:
@@ -238,9 +267,11 @@ class FileStore:
     async def _write_configs(
         self, path: Path, configs: Mapping[str, Mapping[str, str]], *, mode: int = 0o644
     ) -> None:
-        content = {name: dict(settings) for name, settings in configs.items()}
-        text = json.dumps(content, indent=2).encode() + b"\n"
-        await self._write(lambda: self._disk.replace(path, text, mode=mode))
+        def write() -> None:
+            content = {name: dict(settings) for name, settings in configs.items()}
+            self._disk.replace(path, json.dumps(content, indent=2).encode() + b"\n", mode=mode)
+
+        await self._write(write)
 
     async def _write(self, write: Callable[[], object]) -> None:
         """Write metadata off the loop. A failed write is reported to the client."""

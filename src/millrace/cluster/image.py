@@ -206,9 +206,15 @@ class ClusterImage:
         return replace(self, broker_configs=_with(self.broker_configs, broker, configs))
 
     def with_group_configs(self, group: str, configs: Mapping[str, str]) -> ClusterImage:
-        if not configs:
-            return replace(self, group_configs=_without(self.group_configs, group))
-        return replace(self, group_configs=_with(self.group_configs, group, configs))
+        return self.with_configs_of_groups({group: configs})
+
+    def with_configs_of_groups(self, changes: Mapping[str, Mapping[str, str]]) -> ClusterImage:
+        """The image with the configs of some groups replaced."""
+        configs = {**self.group_configs, **changes}
+        return replace(
+            self,
+            group_configs=MappingProxyType({group: known for group, known in configs.items() if known}),
+        )
 
     def with_acls(self, acls: frozenset[Acl]) -> ClusterImage:
         return replace(self, acls=acls)
