@@ -196,3 +196,51 @@ def test_a_delayed_will_is_due_when_its_session_ends(server: RunningServer, name
         watcher.subscribe(name)
         RawClient(server.port, name, will=will, properties=Properties(session_expiry_interval=1)).close()
         assert watcher.take().payload == b"gone"
+
+
+def test_a_client_that_sends_connect_byte_by_byte_is_closed(broker: Broker, name: str) -> None:
+    settings = Settings(bootstrap=broker.bootstrap, name=name, store_seconds=0.05, connect_seconds=0.3)
+    with running(settings) as server, RawClient(server.port) as client:
+        client.send_bytes(encode(p.Connect(name), Version.V5)[:-1])
+        assert client.receive() is None
+        assert server.counters.keep_alive_timeouts == 1
+
+
+def test_a_large_packet_is_accepted_only_after_connect(server: RunningServer, name: str) -> None:
+    with RawClient(server.port) as stranger:
+        stranger.send_bytes(b"\x10\xff\xff\x2f")
+        assert stranger.receive() is None
+    with RawClient(server.port, name) as client:
+        assert client.publish(name, b"x" * 500_000) is Reason.SUCCESS
+
+
+def test_too_many_and_too_long_subscriptions_are_refused(broker: Broker, name: str) -> None:
+    settings = Settings(bootstrap=broker.bootstrap, name=name, subscriptions=2)
+    with running(settings) as server, RawClient(server.port, name) as client:
+        reasons = client.subscribe("a" * 5000, "a", "b", "c", "a")
+        refused = [Reason.TOPIC_FILTER_INVALID, Reason.QUOTA_EXCEEDED]
+        assert reasons == [
+            refused[0],
+            Reason.GRANTED_QOS_1,
+            Reason.GRANTED_QOS_1,
+            refused[1],
+            Reason.GRANTED_QOS_1,
+        ]
+
+
+def test_wills_are_published_when_the_server_stops(broker: Broker, name: str) -> None:
+    with running(Settings(bootstrap=broker.bootstrap, name=f"{name}-1")) as stopping:
+        watcher = RawClient(
+            stopping.port, f"{name}-w", clean_start=False, properties=Properties(session_expiry_interval=3600)
+        )
+        watcher.subscribe(name)
+        lost = RawClient(stopping.port, f"{name}-c", will=p.Will(name, b"gone", 1))
+    watcher.close()
+    lost.close()
+    with (
+        running(Settings(bootstrap=broker.bootstrap, name=f"{name}-2")) as server,
+        RawClient(
+            server.port, f"{name}-w", clean_start=False, properties=Properties(session_expiry_interval=3600)
+        ) as watcher,
+    ):
+        assert watcher.take().payload == b"gone"

@@ -60,3 +60,16 @@ def test_an_expired_retained_message_is_gone(server: RunningServer, name: str) -
         client.publish(name, b"x", retain=True, properties=Properties(message_expiry_interval=0))
         client.subscribe(name)
         client.ping()
+
+
+def test_an_unacknowledged_retained_message_is_sent_again(server: RunningServer, name: str) -> None:
+    kept = Properties(session_expiry_interval=3600)
+    with RawClient(server.port, f"{name}-out") as publisher:
+        publisher.publish(name, b"x", retain=True)
+    client = RawClient(server.port, name, properties=kept)
+    client.subscribe(name)
+    first = client.take(acknowledge=False)
+    client.close()
+    with RawClient(server.port, name, clean_start=False, properties=kept) as client:
+        again = client.take()
+        assert (again.payload, again.packet_id, again.duplicate) == (b"x", first.packet_id, True)

@@ -103,7 +103,10 @@ class ConnectedClient:
                 await self._accept(packet)
         except Exception:
             logger.exception("%s could not connect", self._connection)
-            self._refuse(packet, Reason.UNSPECIFIED_ERROR)
+            if self._session is None:
+                self._refuse(packet, Reason.UNSPECIFIED_ERROR)
+            else:
+                self._connection.close(Reason.UNSPECIFIED_ERROR, "the session could not be restored")
 
     async def _objection(self, packet: p.Connect) -> Reason | None:
         """The reason to refuse a client, or None."""

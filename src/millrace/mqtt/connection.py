@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 WRITE_BUFFER = 64 * 1024
+MAX_CONNECT_SIZE = 256 * 1024
+"""Of a client that is not known yet; CONNECT has a will of up to 64 KB, and properties."""
 
 
 class Handler(Protocol):
@@ -106,7 +108,9 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_closed:
             return
-        self.last_received = asyncio.get_running_loop().time()
+        if self.label:
+            # Until CONNECT is accepted, the time counts from the beginning, however slowly bytes arrive.
+            self.last_received = asyncio.get_running_loop().time()
         if self._buffer is not None:
             self._buffer += data
             self._handle_frames(self._buffer)
@@ -116,9 +120,12 @@ class Connection(asyncio.Protocol):
     def _handle_frames(self, data: bytes | bytearray) -> None:
         """Handle whole packets, and keep the rest until more arrives."""
         position = 0
+        limit = self._settings.max_packet_size
+        if not self.label:
+            limit = min(limit, MAX_CONNECT_SIZE)
         try:
             while not self._is_closed and "busy" not in self._pauses:
-                frame = next_frame(data, position, self._settings.max_packet_size)
+                frame = next_frame(data, position, limit)
                 if frame is None:
                     break
                 self._handler.handle(decode(frame.first, bytes(data[frame.start : frame.end]), self.version))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BACKLOG = 4096
+STOP_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,5 +98,9 @@ class Server:
             server.close()
         for connection in list(self._connections):
             connection.close(Reason.SERVER_SHUTTING_DOWN, "the server stops")
+        # Sessions and wills are written when the connections have ended.
+        deadline = asyncio.get_running_loop().time() + STOP_SECONDS
+        while self._connections and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.01)
         self._sessions.store_positions()
         await self._hub.close()

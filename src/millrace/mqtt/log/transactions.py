@@ -111,12 +111,23 @@ class Transactions:
             for index, group in enumerate(groups):
                 for position, record in enumerate(group.records):
                     self._produce(record, outcomes if position == 0 else None, index)
-            self._producer.commit_transaction(COMMIT_SECONDS)
+            self._finish(self._producer)
         except Exception as error:
             logger.warning("%d messages of QoS 2 were not written: %s", len(groups), error)
             self._recover(error)
             return [Written(None, 0, str(error))] * len(groups)
         return outcomes
+
+    def _finish(self, committing: Producer) -> None:
+        """Commit; a commit whose outcome is unknown is asked for until it is known."""
+        while True:
+            try:
+                committing.commit_transaction(COMMIT_SECONDS)
+                return
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+                logger.warning("committing again: %s", error.args[0].str())
 
     def _produce(self, record: Record, outcomes: list[Written] | None, index: int) -> None:
         assert self._producer is not None

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from confluent_kafka import KafkaException
+
 from millrace.mqtt.log.clients import producer
 from millrace.mqtt.messages import Record, Source
 
@@ -41,6 +43,7 @@ class Uplink:
 
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._settings = settings
         self._producer = producer(settings)
         self._waiting: deque[tuple[Record, Done]] = deque()
         self._completed: deque[tuple[Done, Written]] = deque()
@@ -73,8 +76,12 @@ class Uplink:
             )
         except BufferError:
             return False
-        except Exception as error:  # KafkaException, for a record that is too large.
-            done(Written(None, 0, str(error)))
+        except KafkaException as error:
+            # A record that is too large, or a producer that can write no more.
+            done(Written(None, 0, error.args[0].str()))
+            if error.args[0].fatal():
+                logger.error("the producer has failed, a new one follows: %s", error.args[0].str())
+                self._producer = producer(self._settings)
         return True
 
     def _poll(self) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from millrace.mqtt.messages import Message, Positions, Source, message_of, topic_of
 from millrace.mqtt.packets import topics
 from millrace.mqtt.sessions.subscriptions import Subscription
+from millrace.mqtt.settings import RETAINED_TOPIC
 
 if TYPE_CHECKING:
     from millrace.mqtt.counters import Counters
@@ -104,6 +105,8 @@ class Feed:
                 self.tail.append(found)
                 if len(self.tail) > self._log.settings.queued_messages:
                     self.tail = None
+            else:
+                self._log.counters.messages_dropped += 1
             return False
         if self._is_full():
             self.wake()
@@ -238,7 +241,10 @@ def read_turn(
 def message_in(record: Any, rules: Rules) -> Message | None:
     """The message that a record of the log keeps, or None if it has no MQTT topic."""
     headers = record.headers() or ()
-    topic = topic_of(rules, record.topic(), record.key(), headers)
+    if record.topic() == RETAINED_TOPIC:
+        topic: str | None = record.key().decode()
+    else:
+        topic = topic_of(rules, record.topic(), record.key(), headers)
     if topic is None:
         return None
     message = message_of(topic, record.value(), headers, record.timestamp()[1])

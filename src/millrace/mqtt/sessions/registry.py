@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from typing import TYPE_CHECKING
 
 from millrace.mqtt.messages import Message, Positions, now_ms
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from millrace.mqtt.hub import Hub
 
 logger = logging.getLogger(__name__)
+
+MAX_FILTER = 4096
+"""Characters of a topic filter: every subscription is kept in memory."""
 
 
 class Sessions:
@@ -99,7 +103,16 @@ class Sessions:
         if will is None:
             return
         self._hub.counters.wills_published += 1
-        message = Message(will.topic, will.payload, will.qos, will.retain, session.client_id, will.properties)
+        interval = will.properties.message_expiry_interval
+        message = Message(
+            will.topic,
+            will.payload,
+            will.qos,
+            will.retain,
+            session.client_id,
+            will.properties,
+            None if interval is None else now_ms() + interval * 1000,
+        )
         self._hub.publish(message, lambda reason: None)
 
     def end(self, session: Session) -> None:
@@ -130,6 +143,8 @@ class Sessions:
             and len(session.feed.subscriptions) + len(session.groups) >= self._hub.settings.subscriptions
         ):
             return Reason.QUOTA_EXCEEDED
+        if len(wanted.filter) > MAX_FILTER:
+            return Reason.TOPIC_FILTER_INVALID
         subscription = Subscription(
             wanted.filter,
             wanted.qos,
@@ -149,9 +164,9 @@ class Sessions:
             for_retained = Subscription(
                 wanted.filter, wanted.qos, wanted.no_local, wanted.retain_as_published, identifier
             )
-            session.retained.extend(
-                (topic, for_retained) for topic in self._hub.retained.topics(wanted.filter)
-            )
+            found = deque(self._hub.retained.topics(wanted.filter))
+            if found:
+                session.retained[wanted.filter] = (found, for_retained)
         return Reason(wanted.qos)
 
     def _group(self, shared: topics.SharedFilter) -> ShareGroup:
@@ -171,6 +186,7 @@ class Sessions:
             return Reason.SUCCESS
         if session.feed.subscriptions.pop(topic_filter, None) is None:
             return Reason.NO_SUBSCRIPTION_EXISTED
+        session.retained.pop(topic_filter, None)
         self._hub.tree.remove(session.feed, topic_filter)
         return Reason.SUCCESS
 

@@ -106,8 +106,8 @@ class Session:
         """Packet ids of QoS 2 messages that have arrived and are not released."""
         self.receiving: set[int] = set()
         """Packet ids of QoS 2 messages that are being written to the log."""
-        self.retained: deque[tuple[str, Subscription]] = deque()
-        """Topics whose retained messages a new subscription is to get."""
+        self.retained: dict[str, tuple[deque[str], Subscription]] = {}
+        """Topics whose retained messages a new subscription is to get, by its filter."""
         self.will: p.Will | None = None
         self.disconnected_ms: int | None = None
         self.timers: list[asyncio.TimerHandle] = []
@@ -216,7 +216,10 @@ class Session:
             self._send(channel, entry)
 
     def _deliver_retained(self) -> None:
-        topic, subscription = self.retained.popleft()
+        topic_filter, (left, subscription) = next(iter(self.retained.items()))
+        topic = left.popleft()
+        if not left:
+            del self.retained[topic_filter]
         message = self._keeper.retained_message(topic)
         found = None if message is None else delivery(message, [subscription], self.client_id)
         if found is not None:

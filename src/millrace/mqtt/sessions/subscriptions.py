@@ -11,6 +11,7 @@ from millrace.mqtt.messages import Message, Positions
 S = TypeVar("S", bound=Hashable)
 
 CACHED_TOPICS = 10_000
+CACHED_LENGTH = 200
 
 
 @dataclass(slots=True)
@@ -89,9 +90,10 @@ class SubscriptionTree(Generic[S]):
                 for subscriber, subscription in held.items():
                     by_subscriber.setdefault(subscriber, []).append(subscription)
             found = list(by_subscriber.items())
-            if len(self._found) >= CACHED_TOPICS:
-                self._found.clear()
-            self._found[topic] = found
+            if len(topic) <= CACHED_LENGTH:
+                if len(self._found) >= CACHED_TOPICS:
+                    self._found.clear()
+                self._found[topic] = found
         return found
 
     def _search(self, topic: str) -> Iterator[dict[S, Subscription]]:
