@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -107,6 +108,9 @@ def test_a_topology_from_submit_to_kill(platform: Platform, topology: Topology) 
     assert topology("activate", "words").stdout == "activated words\n"
     assert topology("rebalance", "words", "-n", 1, "-e", "count=2").stdout == "rebalanced words: 1 workers\n"
     assert "workers start" in topology("logs", "words").stdout
+    assert topology("errors", "words").stdout == "words has no errors\n"
+    assert re.search(r"count +0 +0 +0", topology("monitor", "words", "-i", 0.5, "-n", 1).stdout)
+    check_samples(platform, topology)
     unknown = topology("describe", "other", fails=True)
     assert unknown.stderr == "error: there is no topology other; there are: words\n"
     assert topology("kill", "words", "-w", 0).stdout == "killed words\n"
@@ -153,6 +157,38 @@ def check_storms_api(platform: Platform) -> None:
 def executed(api: httpx.Client, path: str) -> int:
     bolts = {bolt["boltId"]: bolt for bolt in api.get(path).json()["bolts"]}
     return int(bolts["count"]["executed"])
+
+
+def check_samples(platform: Platform, topology: Topology) -> None:
+    """A share of the tuples is shown while they flow."""
+    over = threading.Event()
+
+    def write() -> None:
+        producer = Producer({"bootstrap.servers": platform.bootstrap})
+        while not over.wait(0.05):
+            producer.produce("sentences", "over and over")
+            producer.poll(0)
+        producer.flush(30)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        samples = topology("debug", "words", "split", "--percent", 50, "--max-samples", 4, "--seconds", 60)
+    finally:
+        over.set()
+        writer.join()
+    lines = samples.stdout.splitlines()
+    assert len(lines) == 4
+    assert all(re.fullmatch(r'split\[\d+\] default {"word": "(over|and)"}', line) for line in lines)
+
+
+def test_explain_draws_the_graph(run_alone: Run) -> None:
+    explained = run_alone("topology", "explain", EXAMPLE, "--workers", 2).stdout
+    assert re.search(r"count +bolt +Count +4 +0,1", explained)
+    assert re.search(r"split +default +count +fields\(word\) +memory for 4 of 8 pairs", explained)
+    drawn = run_alone("topology", "explain", EXAMPLE, "--mermaid").stdout.splitlines()
+    assert drawn[0] == "flowchart LR"
+    assert '    c1 -->|"fields(word)"| c2' in drawn
 
 
 def test_a_file_that_does_not_import_is_refused(topology: Topology, tmp_path: Path) -> None:

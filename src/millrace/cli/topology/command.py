@@ -8,7 +8,7 @@ import click
 
 from millrace import __version__
 from millrace.cli.terminal.options import KafkaCommand, Target, broker_options
-from millrace.cli.topology import listing, submit, verbs
+from millrace.cli.topology import explain, listing, observe, submit, verbs
 from millrace.cli.topology.settings import typed_settings
 
 
@@ -34,6 +34,10 @@ for _added in (
     verbs.activate,
     verbs.deactivate,
     verbs.rebalance,
+    observe.errors,
+    observe.monitor,
+    observe.debug,
+    explain.explain,
 ):
     command.add_command(_added)
 

@@ -21,6 +21,7 @@ TIMEOUT_SECONDS = 30.0
 _LARGE = {"max.message.bytes": str(topics.MAX_RECORD_BYTES)}
 _EDGE_CONFIG = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete", **_LARGE}
 _METRICS_CONFIG = {"retention.ms": str(2 * 24 * 3600 * 1000), "segment.ms": str(3600 * 1000)}
+_SAMPLE_CONFIG = {"retention.ms": str(3600 * 1000), "segment.ms": str(600 * 1000)}
 _STATE_CONFIG = {"cleanup.policy": "compact", **_LARGE}
 
 
@@ -66,6 +67,7 @@ def _topics(plan: Plan, workers: int) -> list[NewTopic]:
         *(NewTopic(topic, 1) for topic in sorted(dead_letters)),
         NewTopic(topics.ack_topic(name), workers, config=_EDGE_CONFIG),
         NewTopic(topics.control_topic(name), 1, config=_STATE_CONFIG),
+        NewTopic(topics.sample_topic(name), 1, config=_SAMPLE_CONFIG),
         NewTopic(topics.METRICS, 1, config=_METRICS_CONFIG),
     ]
     for component in plan.bolts:

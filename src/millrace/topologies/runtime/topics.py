@@ -46,6 +46,11 @@ def held_topic(name: str, component: str) -> str:
     return f"_topology.{name}.held.{component}"
 
 
+def sample_topic(name: str) -> str:
+    """Samples of the tuples that components emit."""
+    return f"_topology.{name}.samples"
+
+
 def dead_letter_topic(plan: Plan, component: str) -> str:
     """The topic for tuples that a component gave up, or records, of a log spout."""
     chosen = value_of("topology.dead.letter.topic", plan.components[component].config, plan.config)

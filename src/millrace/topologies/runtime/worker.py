@@ -35,6 +35,7 @@ from millrace.topologies.runtime.lag import Lag
 from millrace.topologies.runtime.local_stores import LocalStores
 from millrace.topologies.runtime.output import Output
 from millrace.topologies.runtime.restore import restore
+from millrace.topologies.runtime.sampling import Sampler
 from millrace.topologies.runtime.sources import sources_of
 from millrace.topologies.runtime.state import TaskState
 from millrace.topologies.runtime.trimming import Trimmer
@@ -128,6 +129,10 @@ class Worker:
             ignores_failures=plan.guarantee == "none",
         )
         self._inputs = self._deliveries.inputs
+        self._sampler = Sampler(
+            (*self.engine.spouts.values(), *self.engine.bolts.values()),
+            lambda sample: self._output.produce(topics.sample_topic(plan.name), value=sample),
+        )
         self._consumer = Consumer(self._consumer_config())
         self._trimmer = Trimmer(self._client)
         self._backpressure = Backpressure(plan, self._consumer, self._lag, self.engine, self._inputs)
@@ -260,6 +265,7 @@ class Worker:
         elif self.engine.active and not self._control.active:
             self.engine.deactivate()
         self._backpressure.apply(active=self.engine.active)
+        self._sampler.follow(self._control.debug)
 
     # Running
 

@@ -35,8 +35,8 @@ logger = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 30.0
 READ_RECORDS = 1000
-# librdkafka writes notes about its own work to standard error.
-QUIET = {"log_level": "4"}
+# librdkafka writes to standard error about every attempt to connect; our own log says that the log is away.
+QUIET = {"log_level": "2"}
 
 
 class LogUnavailable(TopologyError):

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException
 
 from millrace.services.secret_file import secret
 from millrace.services.table import Settings
-from millrace.topologies.supervisor.board import Board, LogUnavailable, create_topics
+from millrace.topologies.supervisor.board import QUIET, Board, LogUnavailable, create_topics
 from millrace.topologies.supervisor.drivers import Drivers
 from millrace.topologies.supervisor.keys import signing_key_file
 from millrace.topologies.supervisor.members import client_id
@@ -70,6 +70,7 @@ class Supervisor:
         host = socket.gethostname()
         member = Consumer(
             {
+                **QUIET,
                 **self._settings.client,
                 "bootstrap.servers": self._settings.bootstrap,
                 "group.id": SUPERVISORS,

@@ -10,21 +10,19 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException
 
 from millrace.services.errors import ApiError
 from millrace.services.table import Settings
-from millrace.topologies.runtime import topics
-from millrace.topologies.supervisor.board import QUIET, Board, LogUnavailable
+from millrace.topologies.supervisor.board import Board, LogUnavailable
 from millrace.topologies.supervisor.figures import AllFigures
+from millrace.topologies.supervisor.figures_reader import FiguresReader
 
 logger = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.1
 RETRY_SECONDS = 1.0
-READ_RECORDS = 5000
-LIST_SECONDS = 10.0
+OPEN_TURNS = 50
 # Topologies that are gone are dropped after so many turns.
 TIDY_TURNS = 600
 
@@ -66,48 +64,25 @@ class Watch(threading.Thread):
         self.join()
 
     def _follow(self) -> None:
-        config: dict[str, Any] = {
-            **QUIET,
-            **self._settings.client,
-            "bootstrap.servers": self._settings.bootstrap,
-        }
-        board, figures = Board(self._settings.bootstrap, self._key, self._settings.client), AllFigures()
-        metrics = Consumer(
-            {
-                **config,
-                "group.id": "topology-figures",
-                "enable.auto.commit": False,
-                "queued.max.messages.kbytes": 4096,
-            }
-        )
-        partitions: set[int] = set()
+        board = Board(self._settings.bootstrap, self._key, self._settings.client)
+        reader = FiguresReader(self._settings.bootstrap, self._settings.client)
         turns = 0
         try:
             board.catch_up()
             self._ready.set()
             while not self._over.is_set():
-                if turns % 50 == 0 and not partitions:
-                    partitions = _metrics_partitions(config)
-                    metrics.assign(
-                        [TopicPartition(topics.METRICS, number, OFFSET_BEGINNING) for number in partitions]
-                    )
+                # Before the first topology has run, there is nothing to open.
+                if turns % OPEN_TURNS == 0:
+                    reader.open()
+                if turns % TIDY_TURNS == 0:
+                    reader.figures.keep_only(job.id for job in board.jobs.values())
                 turns += 1
                 board.refresh(0)
-                self._read(metrics, figures)
-                if turns % TIDY_TURNS == 0:
-                    figures.keep_only(job.id for job in board.jobs.values())
-                self._do_work(board, figures)
+                reader.refresh(0)
+                self._do_work(board, reader.figures)
         finally:
             board.close()
-            metrics.close()
-
-    def _read(self, metrics: Consumer, figures: AllFigures) -> None:
-        for message in metrics.consume(READ_RECORDS, 0):
-            error = message.error()
-            if error is None:
-                figures.add(message.value())
-            elif error.fatal():
-                raise KafkaException(error)
+            reader.close()
 
     def _do_work(self, board: Board, figures: AllFigures) -> None:
         """Run what others have asked for; wait a moment for it."""
@@ -131,10 +106,3 @@ class Watch(threading.Thread):
         while not self._work.empty():
             _, future = self._work.get()
             future.set_exception(ApiError(503, "the log is not available"))
-
-
-def _metrics_partitions(config: dict[str, Any]) -> set[int]:
-    """The partitions of the metrics topic; none before the first topology has run."""
-    known = AdminClient(config).list_topics(timeout=LIST_SECONDS).topics
-    found = known.get(topics.METRICS)
-    return set() if found is None or found.error is not None else set(found.partitions)
