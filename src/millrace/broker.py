@@ -22,10 +22,15 @@ from millrace.api.context import Services, Session
 from millrace.api.dispatch import Dispatcher, Handler, Interceptor
 from millrace.api.request_metrics import ApiMetrics
 from millrace.clock import Clock
+from millrace.cluster import identity
+from millrace.cluster.cluster_store import ClusterStore
+from millrace.cluster.coordination import Coordination, Unavailable
 from millrace.cluster.image import BrokerImage, Endpoint
+from millrace.cluster.registry import BrokerIdTaken, Registry
 from millrace.config import BrokerConfig, ConfigError, Listener
 from millrace.crypto.scram import ScramCredential, ScramMechanism
 from millrace.disk import Disk
+from millrace.errors import KafkaError
 from millrace.net.connection import Connection
 from millrace.net.replies import CloseConnection, Dispatch
 from millrace.net.server import Server
@@ -48,6 +53,7 @@ RECOVERY_PATIENCE_SECONDS = 1.0
 CERTIFICATE_CHECK_MS = 1000
 # Fsync, file deletion: work that waits for the disk, never for the CPU.
 DISK_THREADS = 2
+HAND_OVER_SECONDS = 10.0
 
 
 class StartupError(Exception):
@@ -57,13 +63,23 @@ class StartupError(Exception):
 class Broker:
     """A whole broker on one event loop: a node, and the network in front of it."""
 
-    def __init__(self, config: BrokerConfig, *, clock: Clock | None = None, disk: Disk | None = None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        ensemble: Coordination | None = None,
+    ) -> None:
+        """`ensemble` is the one of the cluster that the broker joins; without one the broker is alone."""
         self.config = config
         self.interceptors: dict[int, Interceptor] = {}
         self.startup_ms = 0
         self.node: Node
         self._clock = clock or Clock()
         self._disk = disk or Disk()
+        self._ensemble = ensemble
+        self._store: ClusterStore | None = None
         self._threads = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
         self._listeners: list[Listener] = []
         self._certificates: dict[str, ListenerCertificates] = {}
@@ -124,15 +140,23 @@ class Broker:
         log_dirs = self._take_log_dirs()
         try:
             self._server = self._bind()
+            self._store = await self._join(log_dirs)
             self.node = self._open(log_dirs)
             self._services = self.node.services(self._server.request_memory, self._authorizer())
         except BaseException:
             for log_dir in log_dirs:
                 log_dir.close()
+            if self._ensemble is not None:
+                await self._ensemble.close()
             raise
         self.node.metrics.add(self._server.traffic.families)
         self.node.metrics.add(partial(request_metrics.families, self._handlers))
-        await self.node.start(self._image())
+        try:
+            await self.node.start(self._image())
+        except BrokerIdTaken as taken:
+            self._server.stop()
+            await self.abandon()
+            raise StartupError(f"{taken}; set another broker.id, or stop that broker") from taken
         self.node.run()
         await asyncio.wait((asyncio.ensure_future(self.node.opened()),), timeout=RECOVERY_PATIENCE_SECONDS)
         self._server.start()
@@ -208,6 +232,22 @@ class Broker:
             certificates.refresh()
         self._timers.schedule((self, "certificates"), CERTIFICATE_CHECK_MS, self._refresh_certificates)
 
+    async def _join(self, log_dirs: list[LogDir]) -> ClusterStore | None:
+        """Begin a session at the ensemble, if the broker is to be a member of a cluster."""
+        if self._ensemble is None:
+            return None
+        registry = Registry(self._ensemble, self._clock)
+        try:
+            await self._ensemble.connect()
+            cluster_id = await registry.prepare(identity.signed_cluster(log_dirs))
+        except Unavailable as unavailable:
+            self._server.stop()
+            raise StartupError(
+                f"{unavailable}; start one with `millrace zookeeper`, or run the broker alone with"
+                " --standalone"
+            ) from unavailable
+        return ClusterStore(self.config, registry, cluster_id, self.config.inter_broker_listener)
+
     def _open(self, log_dirs: list[LogDir]) -> Node:
         try:
             return open_node(
@@ -218,6 +258,7 @@ class Broker:
                 timers=self._timers,
                 loop=self._loop,
                 run_in_thread=self._run_in_thread,
+                store=self._store,
             )
         except (OSError, ConfigError) as error:
             self._server.stop()
@@ -241,16 +282,30 @@ class Broker:
 
         Returns whether everything could be written.
         """
+        if self._store is not None and self.config.controlled_shutdown_enable:
+            await self._hand_over(self._store)
         await self._stop_serving()
         closed = self.partitions.close()
         self._threads.shutdown()
+        if self._store is not None:
+            await self._store.leave()
         return closed
+
+    async def _hand_over(self, store: ClusterStore) -> None:
+        """Let other brokers lead before the connections of clients end."""
+        try:
+            async with asyncio.timeout(HAND_OVER_SECONDS):
+                await store.begin_to_stop()
+        except (KafkaError, TimeoutError) as error:
+            logger.warning("the leaders of this broker are not handed over before it stops: %s", error)
 
     async def abandon(self) -> None:
         """Release everything at once, as a killed process would."""
         await self._stop_serving()
         self.partitions.abandon()
         self._threads.shutdown()
+        if self._store is not None:
+            await self._store.leave()
 
     async def _stop_serving(self) -> None:
         self._server.stop()
@@ -319,21 +374,28 @@ class Broker:
             )
 
 
-def serve(config: BrokerConfig, *, on_ready: Callable[[Broker], None] | None = None) -> bool:
-    """Run a broker in the foreground until SIGINT or SIGTERM; returns whether everything could be written."""
+def serve(
+    config: BrokerConfig, *, on_ready: Callable[[Broker], None] | None = None, joins: bool = False
+) -> bool:
+    """Run a broker in the foreground until SIGINT or SIGTERM; returns whether everything could be written.
+
+    `joins` makes it a member of the cluster that zookeeper.connect names, if it names one.
+    """
     import uvloop
 
     _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(config, on_ready))
+        return runner.run(_serve(config, on_ready, ensemble_of(config) if joins else None))
 
 
-async def _serve(config: BrokerConfig, on_ready: Callable[[Broker], None] | None) -> bool:
+async def _serve(
+    config: BrokerConfig, on_ready: Callable[[Broker], None] | None, ensemble: Coordination | None
+) -> bool:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(signal_number, stopped.set)
-    broker = Broker(config)
+    broker = Broker(config, ensemble=ensemble)
     await broker.start()
     # Objects that exist now live as long as the broker: keep the collector from scanning them again.
     gc.freeze()
@@ -341,6 +403,19 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[Broker], None] | None
         on_ready(broker)
     await stopped.wait()
     return await broker.stop()
+
+
+def ensemble_of(config: BrokerConfig) -> Coordination | None:
+    """The ensemble that zookeeper.connect names, if it names one."""
+    if not config.zookeeper_connect:
+        return None
+    from millrace.cluster.zookeeper import ZooKeeper
+
+    return ZooKeeper(
+        config.zookeeper_connect,
+        session_timeout_seconds=config.zookeeper_session_timeout_ms / 1000,
+        connection_timeout_seconds=config.zookeeper_connection_timeout_ms / 1000,
+    )
 
 
 def _raise_file_limit() -> None:

@@ -17,14 +17,17 @@ from millrace.api.fetch_sessions import FetchSessions
 from millrace.api.long_requests import LongRequests, RequestMemory
 from millrace.clock import Clock
 from millrace.cluster import identity
+from millrace.cluster.cluster_store import ClusterStore
 from millrace.cluster.file_store import FileStore
 from millrace.cluster.image import BrokerImage
 from millrace.cluster.store import LiveGroupConfigs, LiveTopics, MetadataStore
+from millrace.cluster.topic_rules import DEFAULT
 from millrace.config import BrokerConfig
 from millrace.coordinator.runtime import Runtime
 from millrace.disk import Disk
 from millrace.errors import Error, KafkaError
 from millrace.groups.coordinator import Groups
+from millrace.membership import Membership, join
 from millrace.metrics import Metrics
 from millrace.replication.adoption import find_topics
 from millrace.replication.hosted_partitions import HostedPartitions
@@ -36,6 +39,7 @@ from millrace.storage.cleaner import Cleaner
 from millrace.storage.inspector import Inspector
 from millrace.storage.log_dir import LogDir
 from millrace.timers import Timers
+from millrace.txn.block_producer_ids import BlockProducerIds
 from millrace.txn.coordinator import Transactions
 from millrace.txn.marker_channel import LocalMarkerChannel
 from millrace.txn.producer_ids import ProducerIds
@@ -57,7 +61,7 @@ class Node:
     partitions: HostedPartitions
     inspector: Inspector
     reconciler: Reconciler
-    producer_ids: ProducerIds
+    producer_ids: ProducerIds | BlockProducerIds
     fetch_sessions: FetchSessions
     woken: Woken
     groups: Groups
@@ -69,6 +73,8 @@ class Node:
     timers: Timers
     loop: asyncio.AbstractEventLoop
     run_in_thread: RunInThread
+    membership: Membership | None = None
+    """The work with other brokers; None while the broker is alone."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
     _loading: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
 
@@ -91,6 +97,8 @@ class Node:
             run_in_thread=self.run_in_thread,
             api_versions=offered_versions(),
             authorizer=authorizer,
+            verification=None if self.membership is None else self.membership.verification,
+            cluster=None if self.membership is None else self.membership.store,
         )
 
     # Starting
@@ -127,6 +135,9 @@ class Node:
         """Begin the work that repeats: flushing, retention, compaction, expiration."""
         self.upkeep.start()
         self.transactions.start()
+        if self.membership is not None:
+            self._spawn(self.membership.isr.run())
+            self.membership.producer_ids.prepare()
         self._spawn(self.groups.expire_forever())
         self._spawn(self._after_opening())
 
@@ -154,6 +165,8 @@ class Node:
 
     async def stop(self) -> None:
         """End all work in the background. The logs stay open, for `partitions.close` or `abandon`."""
+        if self.membership is not None:
+            await self.membership.stop()
         await self.reconciler.stop()
         tasks = list(self._tasks)
         for task in tasks:
@@ -177,10 +190,12 @@ def open_node(
 ) -> Node:
     """Compose a broker from its config and data directories; `start` starts it.
 
-    Without a store the broker is alone and keeps its metadata in files. Raises OSError or ConfigError if a
-    directory cannot be used.
+    With a `ClusterStore` it is a member of a cluster. Without a store the broker is alone and keeps its
+    metadata in files. Raises OSError or ConfigError if a directory cannot be used.
     """
-    cluster_id = identity.claim(log_dirs, config)
+    cluster_id = identity.claim(
+        log_dirs, config, store.image.cluster_id if isinstance(store, ClusterStore) else None
+    )
     metadata = store or FileStore(
         config,
         log_dirs[0],
@@ -195,14 +210,21 @@ def open_node(
         run_later=run_in_thread,
         producer_id_expiration_ms=config.producer_id_expiration_ms,
     )
-    producer_ids = ProducerIds(log_dirs[0])
+    membership = join(store, partitions, config) if isinstance(store, ClusterStore) else None
+    producer_ids = ProducerIds(log_dirs[0]) if membership is None else membership.producer_ids
 
     def partition_count(topic: str) -> int | None:
         return metadata.image.partition_count(topic)
 
     async def create_internal_topic(name: str, count: int, configs: dict[str, str]) -> None:
         try:
-            await metadata.create_topic(name, count, configs=configs)
+            factor = config.replication_factor_of(name)
+            await metadata.create_topic(
+                name,
+                count,
+                min(factor, len(metadata.image.brokers)) if membership else DEFAULT,
+                configs=configs,
+            )
         except KafkaError as error:
             # Two requests may need it at the same time.
             if error.error is not Error.TOPIC_ALREADY_EXISTS:
@@ -234,7 +256,7 @@ def open_node(
             partition_count=partition_count,
             partitions=partitions,
             producer_ids=producer_ids,
-            markers=LocalMarkerChannel(partitions),
+            markers=LocalMarkerChannel(partitions) if membership is None else membership.markers,
             create_topic=create_internal_topic,
             config=config,
             clock=clock,
@@ -255,7 +277,10 @@ def open_node(
         timers=timers,
         loop=loop,
         run_in_thread=run_in_thread,
+        membership=membership,
     )
+    if membership is not None:
+        membership.attach(node.reconciler, node.transactions)
     for collect in (partitions.families, node.groups.families, node.transactions.families):
         node.metrics.add(collect)
     return node

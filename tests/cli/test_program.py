@@ -53,12 +53,6 @@ def test_kafkas_script_that_starts_a_broker_is_accepted(run_alone: Run) -> None:
     assert result.stderr == "error: cannot read /nonexistent/server.properties: No such file or directory\n"
 
 
-def test_zookeepers_script_says_that_it_is_not_needed(run_alone: Run) -> None:
-    result = run_alone("bin/zookeeper-server-start.sh", "config/zookeeper.properties")
-    assert result.exit_code == 0
-    assert result.stderr.startswith("note: ZooKeeper is not needed")
-
-
 def test_a_wrong_option_is_one_error_with_exit_code_1(run_alone: Run) -> None:
     result = run_alone("topics", "--nonsense")
     assert result.exit_code == 1

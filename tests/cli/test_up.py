@@ -124,7 +124,7 @@ def test_a_kafka_properties_file_runs_unchanged(run_alone: Run, tmp_path: Path) 
         f"broker.id=7\nport=9092\nlog.dir={tmp_path}/kafka-logs\nzookeeper.connect=localhost:2181\n"
     )
     override = ("--override", "listeners=PLAINTEXT://127.0.0.1:0")
-    with started("broker", file, *override, cwd=tmp_path) as (process, banner):
+    with started("broker", file, "--standalone", *override, cwd=tmp_path) as (process, banner):
         output = run_alone("broker-api-versions", "--bootstrap-server", address(banner)).stdout
         assert "(id: 7 rack: null" in output
         process.terminate()

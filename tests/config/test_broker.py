@@ -44,14 +44,14 @@ def test_a_kraft_file_is_read_unchanged(tmp_path: Path, caplog: pytest.LogCaptur
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_a_zookeeper_era_file_is_read_unchanged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+def test_a_zookeeper_era_file_is_read_unchanged() -> None:
     config = BrokerConfig.from_properties(
         {"broker.id": "0", "port": "9092", "log.dir": "/data", "zookeeper.connect": "localhost:2181"}
     )
     assert config.node_id == 0
     assert config.log_dirs == ("/data",)
-    assert "zookeeper.connect is an option of older Kafka versions and is not needed" in caplog.text
+    assert config.zookeeper_connect == "localhost:2181"
+    assert config.listeners[0].port == 9092
 
 
 @pytest.mark.parametrize(

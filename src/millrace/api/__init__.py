@@ -5,12 +5,16 @@ from __future__ import annotations
 from millrace.api import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    allocate_producer_ids,
     alter_configs,
+    alter_partition,
     alter_partition_reassignments,
     alter_user_scram_credentials,
     api_versions,
+    change_metadata,
     consumer_group_describe,
     consumer_group_heartbeat,
+    controlled_shutdown,
     create_acls,
     create_partitions,
     create_topics,
@@ -31,6 +35,7 @@ from millrace.api import (
     end_txn,
     fetch,
     find_coordinator,
+    follow_metadata,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -74,12 +79,16 @@ from millrace.api.dispatch import Handler
 from millrace.security.operations import Operation, ResourceType
 from millrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from millrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from millrace.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from millrace.wire.messages.alter_configs import AlterConfigsRequest
+from millrace.wire.messages.alter_partition import AlterPartitionRequest
 from millrace.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from millrace.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from millrace.wire.messages.api_versions import ApiVersionsRequest
+from millrace.wire.messages.change_metadata import ChangeMetadataRequest
 from millrace.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from millrace.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from millrace.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from millrace.wire.messages.create_acls import CreateAclsRequest
 from millrace.wire.messages.create_partitions import CreatePartitionsRequest
 from millrace.wire.messages.create_topics import CreateTopicsRequest
@@ -100,6 +109,7 @@ from millrace.wire.messages.elect_leaders import ElectLeadersRequest
 from millrace.wire.messages.end_txn import EndTxnRequest
 from millrace.wire.messages.fetch import FetchRequest
 from millrace.wire.messages.find_coordinator import FindCoordinatorRequest
+from millrace.wire.messages.follow_metadata import FollowMetadataRequest
 from millrace.wire.messages.heartbeat import HeartbeatRequest
 from millrace.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from millrace.wire.messages.init_producer_id import InitProducerIdRequest
@@ -332,7 +342,19 @@ HANDLERS = (
 )
 """Drives dispatch and ApiVersions; nothing else lists the APIs."""
 
-HANDLERS_BY_KEY = {handler.api_key: handler for handler in HANDLERS}
+BETWEEN_BROKERS = tuple(
+    Handler(request, handle, version, version, authorize=needs(on_cluster(CLUSTER_ACTION)))
+    for request, handle, version in (
+        (AlterPartitionRequest, alter_partition.handle, 3),
+        (AllocateProducerIdsRequest, allocate_producer_ids.handle, 0),
+        (ControlledShutdownRequest, controlled_shutdown.handle, 3),
+        (FollowMetadataRequest, follow_metadata.handle, 0),
+        (ChangeMetadataRequest, change_metadata.handle, 0),
+    )
+)
+"""The APIs of the controller, which brokers know without asking."""
+
+HANDLERS_BY_KEY = {handler.api_key: handler for handler in (*HANDLERS, *BETWEEN_BROKERS)}
 
 LOGIN_KEYS = frozenset(
     request.api_key for request in (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest)

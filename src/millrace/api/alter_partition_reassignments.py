@@ -1,13 +1,17 @@
-"""AlterPartitionReassignments v0-1: only the replicas that a partition has already are accepted.
+"""AlterPartitionReassignments v0-1. v1: the replication factor may be kept from changing.
 
-v1: the replication factor may be kept from changing.
+A broker that is alone accepts only the replicas that a partition has already. In a cluster the controller
+moves them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any
 
 from millrace.api.context import Context
+from millrace.cluster.cluster_store import ClusterStore
 from millrace.cluster.image import ClusterImage
 from millrace.cluster.topic_rules import check_replicas
 from millrace.errors import Error, KafkaError
@@ -22,6 +26,34 @@ from millrace.wire.messages.alter_partition_reassignments import (
 
 
 def handle(
+    ctx: Context, request: AlterPartitionReassignmentsRequest
+) -> Steps[AlterPartitionReassignmentsResponse] | Coroutine[Any, Any, AlterPartitionReassignmentsResponse]:
+    if ctx.services.cluster is not None:
+        return _reassign_by_controller(ctx.services.cluster, request)
+    return _reassign_none(ctx, request)
+
+
+async def _reassign_by_controller(
+    cluster: ClusterStore, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    named = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
+    outcomes = await cluster.call(
+        "reassign",
+        partitions=[(name, asked.partition_index, asked.replicas) for name, asked in named],
+        keep_factor=not request.allow_replication_factor_change,
+    )
+    responses: dict[str, ReassignableTopicResponse] = {}
+    for (name, asked), (code, message) in zip(named, outcomes, strict=True):
+        topic = responses.setdefault(name, ReassignableTopicResponse(name, []))
+        topic.partitions.append(ReassignablePartitionResponse(asked.partition_index, code, message))
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None,
+        responses=list(responses.values()),
+    )
+
+
+def _reassign_none(
     ctx: Context, request: AlterPartitionReassignmentsRequest
 ) -> Steps[AlterPartitionReassignmentsResponse]:
     image = ctx.image

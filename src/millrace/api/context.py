@@ -11,9 +11,11 @@ from millrace.api.fetch_pace import Pacer
 from millrace.api.fetch_sessions import FetchSessions
 from millrace.api.long_requests import LongRequests
 from millrace.clock import Clock
+from millrace.cluster.cluster_store import ClusterStore
 from millrace.cluster.image import ClusterImage
 from millrace.cluster.store import MetadataStore
 from millrace.config import BrokerConfig, Listener
+from millrace.errors import Error, KafkaError
 from millrace.groups.coordinator import Groups
 from millrace.metrics import Metrics
 from millrace.replication.hosted_partitions import HostedPartitions
@@ -23,7 +25,8 @@ from millrace.security.authorizer import ANONYMOUS, Authorizer, Principal, Resou
 from millrace.security.operations import ALL, SUPPORTED, Operation, ResourceType
 from millrace.storage.inspector import Inspector
 from millrace.txn.coordinator import Transactions
-from millrace.txn.producer_ids import ProducerIds
+from millrace.txn.producer_ids import ProducerIdAllocator
+from millrace.txn.remote import Verification
 from millrace.wire.frames import RequestHeader
 
 
@@ -35,7 +38,7 @@ class Services:
     metadata: MetadataStore
     partitions: HostedPartitions
     inspector: Inspector
-    producer_ids: ProducerIds
+    producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessions
     woken: Woken
     groups: Groups
@@ -49,6 +52,17 @@ class Services:
     """The APIs that the broker offers: key, lowest and highest version."""
     authorizer: Authorizer | None = None
     """Without one, every principal may perform every operation."""
+    verification: Verification | None = None
+    """Asks coordinators on any broker; without one, only this broker's."""
+    cluster: ClusterStore | None = None
+    """The broker's membership in a cluster; None while it is alone."""
+
+    @property
+    def member(self) -> ClusterStore:
+        """The membership in a cluster; raises NOT_CONTROLLER if the broker is alone."""
+        if self.cluster is None:
+            raise KafkaError(Error.NOT_CONTROLLER, "This broker is not a member of a cluster.")
+        return self.cluster
 
 
 @dataclass(slots=True, weakref_slot=True)

@@ -1,15 +1,18 @@
 """ElectLeaders v0-2. v1: unclean elections. v2: flexible.
 
-A partition whose preferred replica leads needs no election. Another leader is never elected here: with one
-replica, none is available.
+A partition whose preferred replica leads needs no election. A broker that is alone never elects another
+leader: with one replica, none is available. In a cluster the controller elects.
 """
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from enum import IntEnum
 from functools import partial
+from typing import Any
 
 from millrace.api.context import Context
+from millrace.cluster.cluster_store import ClusterStore
 from millrace.cluster.image import NO_LEADER, ClusterImage
 from millrace.errors import Error, KafkaError
 from millrace.steps import Steps, each
@@ -28,7 +31,32 @@ class Election(IntEnum):
     UNCLEAN = 1
 
 
-def handle(ctx: Context, request: ElectLeadersRequest) -> Steps[ElectLeadersResponse]:
+def handle(
+    ctx: Context, request: ElectLeadersRequest
+) -> Steps[ElectLeadersResponse] | Coroutine[Any, Any, ElectLeadersResponse]:
+    if ctx.services.cluster is not None and _election(request.election_type) is not None:
+        return _elect_by_controller(ctx.services.cluster, request)
+    return _elect_none(ctx, request)
+
+
+async def _elect_by_controller(cluster: ClusterStore, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    named = request.topic_partitions
+    outcomes = await cluster.call(
+        "elect",
+        partitions=None if named is None else {topic.topic: list(topic.partitions) for topic in named},
+        unclean=request.election_type == Election.UNCLEAN,
+    )
+    results: dict[str, ReplicaElectionResult] = {}
+    for topic, index, code, message in outcomes:
+        if named is None and code == Error.ELECTION_NOT_NEEDED:
+            # Partitions that need no election are left out if no partition was named.
+            continue
+        result = results.setdefault(topic, ReplicaElectionResult(topic, []))
+        result.partition_result.append(PartitionResult(index, code, message))
+    return ElectLeadersResponse(replica_election_results=list(results.values()))
+
+
+def _elect_none(ctx: Context, request: ElectLeadersRequest) -> Steps[ElectLeadersResponse]:
     image, response = ctx.image, ElectLeadersResponse()
     election = _election(request.election_type)
     if election is None:

@@ -9,6 +9,8 @@ fetch_pace.py.
 
 from __future__ import annotations
 
+import time
+
 from millrace.api.context import Context
 from millrace.api.current_leaders import CurrentLeaders
 from millrace.api.fetch_pace import MAX_BYTES, Pacer
@@ -204,6 +206,7 @@ class _Reading:
     __slots__ = (
         "_aborted",
         "_api_version",
+        "_broker_epoch",
         "_ctx",
         "_follower",
         "_hosted",
@@ -225,6 +228,8 @@ class _Reading:
         self.missing_bytes = min(request.min_bytes, self._remaining_bytes)
         self._reads_committed = request.isolation_level == READ_COMMITTED
         self._follower = _follower(request)
+        state = request.replica_state
+        self._broker_epoch = NO_EPOCH if state is None else state.replica_epoch
         # The aborted transactions of most responses.
         self._aborted: list[AbortedTransaction] | None = [] if self._reads_committed else None
         self.results: list[tuple[Target, PartitionData]] = []
@@ -249,6 +254,7 @@ class _Reading:
                     partition_index=target.partition.partition,
                     error_code=error.error,
                     high_watermark=-1,
+                    log_start_offset=self._log_start(target) if self._follower != CONSUMER else -1,
                     aborted_transactions=self._aborted,
                     records=b"",
                 )
@@ -261,6 +267,13 @@ class _Reading:
             self.leaders = CurrentLeaders(self._ctx)
         name = self.leaders.name_of(target.topic, target.topic_id)
         return self.leaders.find(name, target.partition.partition)
+
+    def _log_start(self, target: Target) -> int:
+        """The start of a log, for a follower that retention has overtaken; -1 where unknown."""
+        try:
+            return self._hosted.leader_by_id(target.topic_id, target.partition.partition).log.log_start_offset
+        except KafkaError:
+            return -1
 
     def _read(self, target: Target) -> PartitionData:
         asked, version = target.partition, self._api_version
@@ -296,7 +309,9 @@ class _Reading:
         records = log.read(asked.fetch_offset, max(max_bytes, 0), min_one_batch=self.size == 0, up_to=end)
         if self._follower != CONSUMER:
             # Not before the read: it refuses an offset past the log's end.
-            partition.record_fetch(self._follower, asked.fetch_offset)
+            partition.record_fetch(
+                self._follower, asked.fetch_offset, now=time.monotonic(), broker_epoch=self._broker_epoch
+            )
             data.high_watermark = partition.high_watermark
         if records is not None:
             self.size += records.length

@@ -335,15 +335,19 @@ def _verify(
             ) from error
         raise error
 
-    return ctx.services.transactions.verify(
-        transactional_id,
-        header.producer_id,
-        header.producer_epoch,
-        partition.topic,
-        partition.index,
-        joins=joins,
-        knows_abortable=ctx.api_version >= KNOWS_ABORTABLE_FROM,
-    ).convert(lambda _: None, refuse)
+    return (
+        (ctx.services.verification or ctx.services.transactions)
+        .verify(
+            transactional_id,
+            header.producer_id,
+            header.producer_epoch,
+            partition.topic,
+            partition.index,
+            joins=joins,
+            knows_abortable=ctx.api_version >= KNOWS_ABORTABLE_FROM,
+        )
+        .convert(lambda _: None, refuse)
+    )
 
 
 def _failed(index: int, error: KafkaError) -> PartitionProduceResponse:

@@ -13,9 +13,10 @@ from millrace.cli.terminal.options import KafkaCommand, parse_pairs, read_proper
 @click.option(
     "--override", multiple=True, metavar="K=V", help="A property that counts instead of the file's."
 )
+@click.option("--standalone", is_flag=True, help="Run alone, although the file has zookeeper.connect.")
 @click.option("--daemon", is_flag=True, hidden=True)
-def command(*, properties_file: Path, override: tuple[str, ...], daemon: bool) -> None:
-    """Start a broker from a Kafka properties file."""
+def command(*, properties_file: Path, override: tuple[str, ...], standalone: bool, daemon: bool) -> None:
+    """Start a broker from a Kafka properties file; zookeeper.connect makes it join a cluster."""
     if daemon:
         raise CommandError(
             "-daemon is not supported: the broker stays in the foreground; leave it to systemd, or run it as"
@@ -25,4 +26,5 @@ def command(*, properties_file: Path, override: tuple[str, ...], daemon: bool) -
     from millrace.config import BrokerConfig
 
     log_to_stderr()
-    run(BrokerConfig.from_properties(read_properties(properties_file) | parse_pairs(override, "--override")))
+    properties = read_properties(properties_file) | parse_pairs(override, "--override")
+    run(BrokerConfig.from_properties(properties), joins=not standalone)

@@ -10,17 +10,22 @@ from millrace.wire.schema import uuid_to_text
 _FILE_NAME = "meta.properties"
 
 
-def claim(log_dirs: Sequence[LogDir], config: BrokerConfig) -> str:
+def claim(log_dirs: Sequence[LogDir], config: BrokerConfig, joined: str | None = None) -> str:
     """Check that the directories are this broker's, sign new ones, and return the cluster's id.
 
-    A broker without a configured number takes the number in its directories.
+    `joined` is the id of the cluster that the broker is a member of. A broker without a configured number
+    takes the number in its directories.
     """
     signed = {log_dir: _read(log_dir) for log_dir in log_dirs}
+    for log_dir, (_, cluster) in signed.items():
+        if joined is not None and cluster not in (None, joined):
+            raise ConfigError(
+                f"{log_dir.path} belongs to cluster {cluster}, but zookeeper.connect leads to cluster "
+                f"{joined}; choose another directory (log.dirs) or ensemble"
+            )
     if not {"node.id", "broker.id"} & config.static.keys():
         config.node_id = next((node for node, _ in signed.values() if node is not None), config.node_id)
-    cluster_id = next((cluster for _, cluster in signed.values() if cluster), None) or uuid_to_text(
-        new_uuid()
-    )
+    cluster_id = joined or signed_cluster(log_dirs) or uuid_to_text(new_uuid())
     for log_dir, (node, cluster) in signed.items():
         if node not in (None, config.node_id):
             raise ConfigError(
@@ -35,6 +40,11 @@ def claim(log_dirs: Sequence[LogDir], config: BrokerConfig) -> str:
         if node is None or cluster is None:
             _sign(log_dir, config.node_id, cluster_id)
     return cluster_id
+
+
+def signed_cluster(log_dirs: Sequence[LogDir]) -> str | None:
+    """The id of the cluster that directories belong to; None where they are new."""
+    return next((cluster for _, cluster in map(_read, log_dirs) if cluster), None)
 
 
 def _read(log_dir: LogDir) -> tuple[int | None, str | None]:

@@ -45,6 +45,8 @@ class BrokerImage:
     rack: str | None = None
     epoch: int = NO_EPOCH
     """Tells the lives of a broker apart: each registration has a larger one."""
+    is_stopping: bool = False
+    """Whether it is about to stop: it gives up its leaders, and joins no ISR."""
 
 
 class PartitionState(NamedTuple):

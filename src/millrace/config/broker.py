@@ -211,6 +211,37 @@ class BrokerConfig:
         7 * DAY_MS, "How long a transactional id without transactions is kept.", at_least=1
     )
 
+    controlled_shutdown_enable: bool = boolean(
+        True, "Whether a broker hands its leaders over before it stops."
+    )
+    inter_broker_listener_name: str | None = string(
+        None, "Listener that brokers use among themselves; the first one if it is not set."
+    )
+    offsets_topic_replication_factor: int = integer(
+        3, "Replicas of the topic that keeps offsets, or as many as there are brokers.", at_least=1
+    )
+    replica_fetch_max_bytes: int = integer(
+        1 << 20, "Most bytes of one partition in a follower's fetch.", at_least=0
+    )
+    replica_fetch_min_bytes: int = integer(1, "Fewest bytes that a follower's fetch waits for.")
+    replica_fetch_response_max_bytes: int = integer(10 << 20, "Most bytes of a follower's fetch.", at_least=0)
+    replica_fetch_wait_max_ms: int = integer(500, "How long a follower's fetch waits for records.")
+    replica_lag_time_max_ms: int = long(
+        30 * SECOND_MS, "How long a replica may lag before it is not in sync any more."
+    )
+    transaction_state_log_replication_factor: int = integer(
+        3, "Replicas of the topic that keeps transactions, or as many as there are brokers.", at_least=1
+    )
+    zookeeper_connect: str | None = string(
+        None, "The ensemble of the cluster that the broker joins: host:port,... and a path if it has one."
+    )
+    zookeeper_connection_timeout_ms: int = integer(
+        18 * SECOND_MS, "How long a broker waits for the ensemble when it starts."
+    )
+    zookeeper_session_timeout_ms: int = integer(
+        18 * SECOND_MS, "How long the ensemble waits for a silent broker before it counts as dead."
+    )
+
     # Resolved from several options together.
     node_id: int = 1
     log_dirs: tuple[str, ...] = ("/tmp/kafka-logs",)
@@ -225,6 +256,17 @@ class BrokerConfig:
     def broker_id(self) -> int:
         """The older name of node.id."""
         return self.node_id
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener that brokers use among themselves."""
+        return self.inter_broker_listener_name or self.listeners[0].name
+
+    def replication_factor_of(self, internal_topic: str) -> int:
+        """The replicas that an internal topic should have."""
+        if internal_topic == "__transaction_state":
+            return self.transaction_state_log_replication_factor
+        return self.offsets_topic_replication_factor
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:

@@ -54,7 +54,6 @@ broker.heartbeat.interval.ms int 2000
 broker.session.timeout.ms int 9000
 client.quota.callback.class class -
 config.providers list "" dynamic
-controlled.shutdown.enable boolean true
 controller.quorum.append.linger.ms int 25
 controller.quorum.auto.join.enable boolean false
 controller.quorum.bootstrap.servers list ""
@@ -119,7 +118,6 @@ group.streams.min.session.timeout.ms int 45000
 group.streams.num.standby.replicas int 0
 group.streams.session.timeout.ms int 45000
 initial.broker.registration.timeout.ms int 60000
-inter.broker.listener.name string -
 kafka.metrics.polling.interval.secs int 10
 kafka.metrics.reporters list ""
 leader.imbalance.check.interval.seconds long 300
@@ -149,7 +147,6 @@ num.replica.fetchers int 1 dynamic
 offsets.commit.timeout.ms int 5000
 offsets.load.buffer.size int 5242880
 offsets.topic.compression.codec int 0
-offsets.topic.replication.factor short 3
 principal.builder.class class - per-broker
 producer.purgatory.purge.interval.requests int 1000
 queued.max.requests int 500
@@ -181,12 +178,7 @@ remote.log.storage.manager.class.path string -
 remote.log.storage.manager.impl.prefix string rsm.config.
 remote.log.storage.system.enable boolean false
 replica.fetch.backoff.ms int 1000
-replica.fetch.max.bytes int 1048576
-replica.fetch.min.bytes int 1
-replica.fetch.response.max.bytes int 10485760
-replica.fetch.wait.max.ms int 500
 replica.high.watermark.checkpoint.interval.ms long 5000
-replica.lag.time.max.ms long 30000
 replica.selector.class string -
 replica.socket.receive.buffer.bytes int 65536
 replica.socket.timeout.ms int 30000
@@ -263,7 +255,6 @@ ssl.trustmanager.algorithm string PKIX per-broker
 telemetry.max.bytes int 1048576
 transaction.state.log.load.buffer.size int 5242880
 transaction.state.log.min.isr int 2
-transaction.state.log.replication.factor short 3
 transaction.two.phase.commit.enable boolean false
 """
 

@@ -295,6 +295,15 @@ class HostedPartitions:
         retired = partition.truncate_to(offset)
         self._run_later(partial(_remove_files, retired))
 
+    def restart(self, partition: Partition, offset: int) -> None:
+        """Drop all records of a follower, which is behind the start of its leader's log, and begin there."""
+        log, home = partition.log, self._homes[partition.topic, partition.index]
+        key = (partition.topic, partition.index)
+        home.recovery_points.update({key: 0})
+        home.recovery_points.write(durable=True)
+        self._run_later(partial(_remove_files, log.restart_at(offset)))
+        home.log_start_offsets.update({key: offset})
+
     # Stopping
 
     def close(self) -> bool:

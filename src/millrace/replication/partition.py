@@ -66,6 +66,7 @@ class Partition:
         "leader",
         "leader_epoch",
         "log",
+        "on_caught_up",
         "on_marker",
         "parked",
         "partition_epoch",
@@ -91,6 +92,8 @@ class Partition:
         self.parked: set[ParkedFetch] = set()
         self.on_marker: Callable[[int, int, bool], object] | None = None
         """Called for each transaction that ends here: producer id, epoch, whether it committed."""
+        self.on_caught_up: Callable[[Partition], object] | None = None
+        """Called when a replica that is not in sync has everything that is committed."""
         self.role = Role.OFFLINE
         self._followers = Followers()
         self._epoch_start = 0
@@ -209,6 +212,12 @@ class Partition:
         )
         if self.is_replicated:
             self._advance_high_watermark()
+        if (
+            self.on_caught_up is not None
+            and fetch_offset >= self.log.high_watermark
+            and replica not in self._followers.awaited
+        ):
+            self.on_caught_up(self)
 
     def committed(self, end_offset: int) -> Deferred[None]:
         """Resolves when every record before an offset is committed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -50,6 +51,8 @@ class Reconciler:
         """By topic: called with the index and epoch of each partition that this broker begins to lead."""
         self.on_resigned: dict[str, Callable[[int], object]] = {}
         """By topic: called with the index of each partition that this broker stops leading."""
+        self.on_role: Callable[[Partition], object] | None = None
+        """Called with each partition that begins to lead or to follow, or does so under another state."""
         self.on_deleted: list[Callable[[str], object]] = []
         """Called with the name of each topic that is deleted."""
         self._store = store
@@ -236,6 +239,8 @@ class Reconciler:
             if led:
                 self._resign(partition)
             partition.become_follower(state.leader_epoch, state.leader)
+            if self.on_role is not None:
+                self.on_role(partition)
             return
         newest_epoch = partition.log.latest_epoch or 0
         if newest_epoch > state.leader_epoch:
@@ -245,8 +250,17 @@ class Reconciler:
             )
             return
         is_new = not led or partition.leader_epoch != state.leader_epoch
-        partition.become_leader(state.leader_epoch, state.replicas, state.isr, node_id=self._node_id)
+        partition.become_leader(
+            state.leader_epoch,
+            state.replicas,
+            state.isr,
+            node_id=self._node_id,
+            partition_epoch=state.partition_epoch,
+            now=time.monotonic(),
+        )
         self._hosted.lead(partition)
+        if self.on_role is not None:
+            self.on_role(partition)
         if is_new and topic in self.on_elected:
             self.on_elected[topic](index, state.leader_epoch)
 

@@ -22,6 +22,7 @@ import uvloop
 
 from millrace.broker import Broker as RealBroker
 from millrace.clock import Clock
+from millrace.cluster.coordination import Coordination
 from millrace.config import BrokerConfig
 from millrace.ports import free_port
 from millrace.testing.disk import FaultyDisk
@@ -78,6 +79,10 @@ class _TestBroker(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
+        self.remove_data()
+
+    def remove_data(self) -> None:
+        """Remove the data directory, unless it was given."""
         if self._owns_data_dir:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
@@ -115,7 +120,7 @@ class Broker(_TestBroker):
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="millrace-broker", daemon=True)
         self._thread.start()
-        self._broker = RealBroker(config, clock=self._clock, disk=self.disk)
+        self._broker = RealBroker(config, clock=self._clock, disk=self.disk, ensemble=self._new_session())
         self._broker.interceptors.update(self._faults)
         try:
             asyncio.run_coroutine_threadsafe(_start(self._broker), self._loop).result(START_SECONDS)
@@ -124,6 +129,10 @@ class Broker(_TestBroker):
             self._end_loop()
             raise
         self.port = self._broker.listeners[0][1]
+
+    def _new_session(self) -> Coordination | None:
+        """The session at the ensemble of a cluster; a broker alone needs none."""
+        return None
 
     def stop(self) -> None:
         self._finish(clean=True)

@@ -36,11 +36,14 @@ class BrokerReport(NamedTuple):
         )
 
 
-def run(config: BrokerConfig, rows: Mapping[str, str] | None = None) -> None:
-    """Serve until Ctrl-C or SIGTERM; `rows` are added to the banner."""
+def run(config: BrokerConfig, rows: Mapping[str, str] | None = None, *, joins: bool = False) -> None:
+    """Serve until Ctrl-C or SIGTERM, as a member of a cluster if `joins`; `rows` are added to the banner."""
     from millrace.broker import serve
 
-    if not serve(config, on_ready=lambda broker: print_banner(BrokerReport.of(broker), rows or {})):
+    def ready(broker: Broker) -> None:
+        print_banner(BrokerReport.of(broker), rows or {})
+
+    if not serve(config, on_ready=ready, joins=joins):
         raise incomplete_stop()
     click.echo("stopped")
 

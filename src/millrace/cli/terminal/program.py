@@ -17,6 +17,8 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Run a broker": {
         "up": "Start the platform here and now: a broker and its services.",
         "broker": "Start a broker from a Kafka properties file.",
+        "zookeeper": "Start ZooKeeper, which coordinates the brokers of a cluster.",
+        "zookeeper-shell": "Look at ZooKeeper's nodes.",
         "doctor": "Check this machine, and say how to fix what is wrong.",
     },
     "Topics and records": {
@@ -63,9 +65,7 @@ COMMANDS: dict[str, dict[str, str]] = {
 }
 
 # Kafka's scripts whose command has another name here.
-SCRIPTS = {"server-start": "broker"}
-# Scripts that tutorials start first, and that millrace does not need.
-NOT_NEEDED = ("zookeeper-server-start",)
+SCRIPTS = {"server-start": "broker", "zookeeper-server-start": "zookeeper"}
 
 INTERRUPTED = 130
 
@@ -90,9 +90,6 @@ class LazyGroup(click.Group):
         name = args[0].rpartition("/")[2].removesuffix(".sh").removesuffix(".bat")
         name = name.removeprefix("kafka-")
         name = SCRIPTS.get(name, name)
-        if name in NOT_NEEDED:
-            click.echo("note: ZooKeeper is not needed; `millrace up` starts a broker by itself", err=True)
-            ctx.exit()
         known = self.list_commands(ctx)
         if name not in known and not name.startswith("-"):
             import difflib
