@@ -108,12 +108,17 @@ class Broker:
 
     @property
     def exposed(self) -> list[str]:
-        """The addresses that programs on other machines may reach."""
+        """The addresses that programs on other machines may reach without proving who they are."""
         return [
             f"{listener.host or '*'}:{listener.port}"
             for listener in self._listeners
-            if not _is_loopback(listener.host)
+            if not _is_loopback(listener.host) and not self._authenticates(listener)
         ]
+
+    def _authenticates(self, listener: Listener) -> bool:
+        if listener.has_sasl:
+            return True
+        return listener.is_encrypted and self.config.tls(listener.name).ssl_client_auth == "required"
 
     @property
     def data_dirs(self) -> list[Path]:

@@ -68,7 +68,15 @@ def test_an_unknown_resource_has_no_settings(run: Run, kind: str, name: str) -> 
     [
         (("--describe",), "name the resource"),
         ((), "give exactly one of --describe and --alter"),
-        (("--describe", "--entity-type", "users"), "settings of users are not supported yet"),
+        (("--describe", "--entity-type", "client-metrics"), "settings of client-metrics are not supported"),
+        (("--alter", "--entity-type", "users", "--add-config", "a=1"), "--alter needs --entity-name"),
+        (("--alter", "--user", "u", "--add-config", "nonsense=1"), "Invalid configuration key nonsense"),
+        (("--alter", "--user", "u", "--add-config", "producer_byte_rate=x"), "a quota is a number"),
+        (("--alter", "--client", "c", "--add-config", "SCRAM-SHA-256=[password=x]"), "belong to one user"),
+        (
+            ("--alter", "--user", "u", "--add-config", "SCRAM-SHA-256=[iterations=5000]"),
+            "password is missing",
+        ),
         (("--describe", "--entity-type", "foo"), "Invalid entity type foo"),
         (("--describe", "--broker", "one"), "'one' is not a broker id"),
         (("--alter", "--topic", "t"), "--alter needs --add-config"),
@@ -110,3 +118,43 @@ def test_a_groups_setting_beyond_the_brokers_limit_is_refused(run: Run) -> None:
     added = ("--add-config", "consumer.session.timeout.ms=1")
     refused = run("configs", "--alter", "--group", "readers", *added, fails=True)
     assert "group.consumer.min.session.timeout.ms" in refused.stderr
+
+
+def test_credentials_of_users(run: Run) -> None:
+    user = ("--entity-type", "users", "--entity-name", "ada")
+    secret = "SCRAM-SHA-256=[iterations=8192,password=se,cret],SCRAM-SHA-512=[password=other]"
+    altered = run("configs", "--alter", *user, "--add-config", secret)
+    assert altered.stdout == "Completed updating config for user ada.\n"
+    described = run("configs", "--describe", *user).stdout
+    assert described == (
+        "SCRAM credential configs for user-principal 'ada' are"
+        " SCRAM-SHA-256=iterations=8192, SCRAM-SHA-512=iterations=4096\n"
+    )
+    run("configs", "--alter", *user, "--delete-config", "SCRAM-SHA-512")
+    assert "512" not in run("configs", "--describe", "--entity-type", "users").stdout
+
+
+def test_quotas_of_users_and_clients(run: Run) -> None:
+    def set_quota(*entity: str, quota: str) -> None:
+        run("configs", "--alter", *entity, "--add-config", quota)
+
+    set_quota("--user", "bob", quota="producer_byte_rate=1024,consumer_byte_rate=2048")
+    set_quota("--client-defaults", quota="request_percentage=50")
+    set_quota(
+        *("--entity-type", "users", "--entity-name", "bob", "--entity-type", "clients"),
+        *("--entity-name", "app"),
+        quota="producer_byte_rate=10",
+    )
+    assert run("configs", "--describe", "--user", "bob").stdout == (
+        "Quota configs for user-principal 'bob' are producer_byte_rate=1024.0, consumer_byte_rate=2048.0\n"
+    )
+    assert run("configs", "--describe", "--client-defaults").stdout == (
+        "Quota configs for the default client-id are request_percentage=50.0\n"
+    )
+    assert run("configs", "--describe", "--entity-type", "users", "--entity-type", "clients").stdout == (
+        "Quota configs for user-principal 'bob', client-id 'app' are producer_byte_rate=10.0\n"
+    )
+    run("configs", "--alter", "--user", "bob", "--delete-config", "producer_byte_rate,consumer_byte_rate")
+    assert not run("configs", "--describe", "--user", "bob").stdout
+    for entity in (("--client-defaults",), ("--user", "bob", "--client", "app")):
+        run("configs", "--alter", *entity, "--delete-config", "request_percentage,producer_byte_rate")

@@ -86,7 +86,7 @@ def test_a_broker_that_listens_everywhere_says_that_it_needs_no_password(tmp_pat
     file = tmp_path / "server.properties"
     file.write_text(f"log.dirs={tmp_path}/logs\nlisteners=PLAINTEXT://:0\n")
     with started("broker", file, cwd=tmp_path) as (_, banner):
-        assert "there is no authentication yet" in banner
+        assert "it asks for no authentication" in banner
 
 
 def test_a_stop_that_loses_a_log_is_an_error(run_alone: Run, tmp_path: Path) -> None:

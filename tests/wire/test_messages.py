@@ -78,6 +78,8 @@ def values(type: Type, name: str) -> st.SearchStrategy[Any]:
             return st.sampled_from([int(code) for code in ErrorCode])
         case Fixed() if name.endswith("_ms") or "timestamp" in name:
             return TIMES
+        case Fixed(format="d"):
+            return st.floats(allow_nan=False)
         case Fixed(format=format):
             return st.integers(*NUMBER_RANGES[format])
         case String():

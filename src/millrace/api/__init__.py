@@ -6,6 +6,7 @@ from millrace.api import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     allocate_producer_ids,
+    alter_client_quotas,
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
@@ -23,6 +24,7 @@ from millrace.api import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -80,6 +82,7 @@ from millrace.security.operations import Operation, ResourceType
 from millrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from millrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from millrace.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from millrace.wire.messages.alter_client_quotas import AlterClientQuotasRequest
 from millrace.wire.messages.alter_configs import AlterConfigsRequest
 from millrace.wire.messages.alter_partition import AlterPartitionRequest
 from millrace.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -97,6 +100,7 @@ from millrace.wire.messages.delete_groups import DeleteGroupsRequest
 from millrace.wire.messages.delete_records import DeleteRecordsRequest
 from millrace.wire.messages.delete_topics import DeleteTopicsRequest
 from millrace.wire.messages.describe_acls import DescribeAclsRequest
+from millrace.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
 from millrace.wire.messages.describe_cluster import DescribeClusterRequest
 from millrace.wire.messages.describe_configs import DescribeConfigsRequest
 from millrace.wire.messages.describe_groups import DescribeGroupsRequest
@@ -278,6 +282,20 @@ HANDLERS = (
         0,
         0,
         authorize=needs(on_cluster(DESCRIBE)),
+    ),
+    Handler(
+        DescribeClientQuotasRequest,
+        describe_client_quotas.handle,
+        0,
+        1,
+        authorize=needs(on_cluster(DESCRIBE_CONFIGS)),
+    ),
+    Handler(
+        AlterClientQuotasRequest,
+        alter_client_quotas.handle,
+        0,
+        1,
+        authorize=needs(on_cluster(ALTER_CONFIGS)),
     ),
     Handler(
         DescribeUserScramCredentialsRequest,

@@ -1,4 +1,4 @@
-"""`millrace configs`: Kafka's kafka-configs, for topics, brokers, their loggers and groups."""
+"""`millrace configs`: Kafka's kafka-configs."""
 
 import re
 from pathlib import Path
@@ -20,6 +20,7 @@ from millrace.admin.configs import (
 )
 from millrace.admin.groups import list_groups
 from millrace.admin.topics import list_topics
+from millrace.cli import user_configs
 from millrace.cli.terminal.errors import CommandError
 from millrace.cli.terminal.options import KafkaCommand, Target, broker_options, exactly_one, read_properties
 from millrace.cli.terminal.session import connected
@@ -31,7 +32,7 @@ TYPES = {
     "broker-loggers": ResourceType.BROKER_LOGGER,
     "groups": ResourceType.GROUP,
 }
-LATER_TYPES = ("clients", "users", "ips", "client-metrics")
+LATER_TYPES = ("client-metrics",)
 
 # A comma inside square brackets belongs to the value.
 _COMMA = re.compile(r",(?![^\[\]]*\])")
@@ -41,9 +42,17 @@ _COMMA = re.compile(r",(?![^\[\]]*\])")
 @broker_options()
 @click.option("--describe", is_flag=True, help="Show the settings.")
 @click.option("--alter", is_flag=True, help="Change settings.")
-@click.option("--entity-type", metavar="|".join(TYPES), help="Kind of resource.")
-@click.option("--entity-name", metavar="NAME", help="Name of the topic or group, or id of the broker.")
-@click.option("--entity-default", is_flag=True, help="The defaults of all brokers.")
+@click.option(
+    "--entity-type", "entity_types", multiple=True, metavar="|".join(TYPES), help="Kind of resource."
+)
+@click.option("--entity-name", "entity_names", multiple=True, metavar="NAME", help="Name or id.")
+@click.option("--entity-default", is_flag=True, help="The defaults of all brokers, users or clients.")
+@click.option("--user", metavar="NAME", help="Short for --entity-type users --entity-name NAME.")
+@click.option("--user-defaults", is_flag=True, help="The defaults of all users.")
+@click.option("--client", "client_id", metavar="ID", help="A client id; with --user, of that user only.")
+@click.option("--client-defaults", is_flag=True, help="The defaults of all client ids.")
+@click.option("--ip", metavar="ADDRESS", help="Short for --entity-type ips --entity-name ADDRESS.")
+@click.option("--ip-defaults", is_flag=True, help="The defaults of all addresses.")
 @click.option("--topic", metavar="NAME", help="Short for --entity-type topics --entity-name NAME.")
 @click.option("--broker", metavar="ID", help="Short for --entity-type brokers --entity-name ID.")
 @click.option("--broker-defaults", is_flag=True, help="Short for --entity-type brokers --entity-default.")
@@ -63,9 +72,15 @@ def command(
     target: Target,
     describe: bool,
     alter: bool,
-    entity_type: str | None,
-    entity_name: str | None,
+    entity_types: tuple[str, ...],
+    entity_names: tuple[str, ...],
     entity_default: bool,
+    user: str | None,
+    user_defaults: bool,
+    client_id: str | None,
+    client_defaults: bool,
+    ip: str | None,
+    ip_defaults: bool,
     topic: str | None,
     broker: str | None,
     broker_defaults: bool,
@@ -77,8 +92,27 @@ def command(
     delete_config: str | None,
     force: bool,
 ) -> None:
-    """Show and change the configuration of topics, brokers and groups."""
+    """Show and change the configuration of topics, brokers, groups, users and clients."""
     action = exactly_one(describe=describe, alter=alter)
+    added = _added(add_config, add_config_file)
+    deleted = [name.strip() for name in (delete_config or "").split(",") if name.strip()]
+    given = {
+        "users": (user, user_defaults),
+        "clients": (client_id, client_defaults),
+        "ips": (ip, ip_defaults),
+    }
+    kinds, entity = _user_entity(entity_types, entity_names, entity_default, given)
+    if kinds:
+        with connected(target) as session:
+            if action == "describe":
+                session.run(user_configs.describe(session.client, entity, kinds))
+            elif len(entity) < len(kinds):
+                raise CommandError("--alter needs --entity-name NAME or --entity-default")
+            else:
+                session.run(user_configs.alter(session.client, entity, added, deleted))
+        return
+    entity_type = entity_types[-1] if entity_types else None
+    entity_name = entity_names[-1] if entity_names else None
     if entity_default or broker_defaults:
         entity_name = BROKER_DEFAULTS
     short_forms = {"topics": topic, "brokers": broker, "broker-loggers": broker_logger, "groups": group}
@@ -96,10 +130,31 @@ def command(
         else:
             if entity_name is None:
                 raise CommandError("--alter needs --entity-name NAME")
-            added = _added(add_config, add_config_file)
-            deleted = [name.strip() for name in (delete_config or "").split(",") if name.strip()]
             resource = ConfigResource(resource_type, entity_name)
             session.run(_alter(session.client, resource, added, deleted))
+
+
+def _user_entity(
+    types: tuple[str, ...],
+    names: tuple[str, ...],
+    is_default: bool,
+    given: dict[str, tuple[str | None, bool]],
+) -> tuple[list[str], dict[str, str | None]]:
+    """The kinds of user, client or address that are meant, and the names of those that are named."""
+    entity: dict[str, str | None] = {}
+    kinds = [user_configs.KINDS[name] for name in types if name in user_configs.KINDS]
+    unnamed = list(names)
+    for kind in kinds:
+        if unnamed:
+            entity[kind] = unnamed.pop(0)
+        elif is_default:
+            entity[kind] = None
+    for word, (name, defaults) in given.items():
+        if name is not None or defaults:
+            kind = user_configs.KINDS[word]
+            kinds.append(kind)
+            entity[kind] = name
+    return kinds, entity
 
 
 def _resource_type(entity_type: str | None) -> ResourceType:

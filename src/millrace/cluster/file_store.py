@@ -17,6 +17,7 @@ from millrace.cluster.store import PartitionStates, Subscriber
 from millrace.cluster.topic_files import TopicFiles
 from millrace.cluster.topic_rules import DEFAULT, check_topic_configs, grown_topic, new_topic
 from millrace.config import BrokerConfig
+from millrace.disk import Disk
 from millrace.errors import Error, KafkaError
 from millrace.security.acls import Acl, checked_acl
 from millrace.storage.log_dir import LogDir
@@ -24,7 +25,18 @@ from millrace.wire.schema import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
+ENTITY_CONFIGS = "metadata/entity-configs.json"
+
 RunInThread = Callable[[Callable[[], object]], "asyncio.Future[object]"]
+
+
+def seed_entity_configs(directory: Path, disk: Disk, entity: str, configs: Mapping[str, str]) -> None:
+    """Give an entity configs before the broker of a data directory first starts: its first user, say."""
+    path = directory / ENTITY_CONFIGS
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {name: dict(settings) for name, settings in _read_configs(path).items()}
+    content.setdefault(entity, {}).update(configs)
+    disk.replace(path, json.dumps(content, indent=2).encode() + b"\n", mode=0o600)
 
 
 class _GroupChanges:
@@ -60,7 +72,7 @@ class FileStore:
         self._files = TopicFiles(log_dir.path / "metadata" / "topics", log_dir.disk, config.node_id)
         self._broker_configs_path = log_dir.path / "metadata" / "broker-configs.json"
         self._group_configs_path = log_dir.path / "metadata" / "group-configs.json"
-        self._entity_configs_path = log_dir.path / "metadata" / "entity-configs.json"
+        self._entity_configs_path = log_dir.path / ENTITY_CONFIGS
         self._acls_path = log_dir.path / "metadata" / "acls.json"
         self._subscribers: list[Subscriber] = []
         self._changing = asyncio.Lock()

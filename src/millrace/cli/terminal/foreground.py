@@ -81,7 +81,7 @@ def print_banner(broker: BrokerReport, rows: Mapping[str, str]) -> None:
     if broker.exposed:
         warning = (
             f"anyone who can reach {','.join(broker.exposed)} may read, write and delete everything:"
-            " there is no authentication yet"
+            " it asks for no authentication; `millrace up --secure` does"
         )
         content["access"] = click.style(warning, fg="yellow")
     click.echo(f"{name} is ready in {broker.startup_ms} ms")

@@ -27,6 +27,7 @@ DEFAULT_DATA_DIR = Path("millrace-data")
 @click.option(
     "--set", "settings", multiple=True, metavar="K=V", help="Any broker option, e.g. num.partitions=3."
 )
+@click.option("--secure", is_flag=True, help="Encrypt and authenticate: TLS, a SCRAM user `admin`, and ACLs.")
 @click.option("--only", metavar="NAME,...", help="Start these parts only; `broker` is one of them.")
 @click.option("--without", metavar="NAME,...", help="Start everything but these parts.")
 @click.option(
@@ -45,6 +46,7 @@ def command(
     host: str,
     data_dir: Path,
     settings: tuple[str, ...],
+    secure: bool,
     only: str | None,
     without: str | None,
     service_ports: tuple[str, ...],
@@ -64,9 +66,17 @@ def command(
         # Local experiments start one consumer at a time, which should not wait for others.
         "group.initial.rebalance.delay.ms": "0",
     }
+    rows: dict[str, str] = {}
+    if secure:
+        from millrace.cli.up.secure import secure_properties
+
+        # The services do not authenticate.
+        with_broker, services = True, []
+        added, rows = secure_properties(host, port, data_dir.expanduser().absolute())
+        defaults |= added
     config = BrokerConfig.from_properties(defaults | parse_pairs(settings, "--set")) if with_broker else None
     services, missing = choice.installed(services)
-    more = choice.how_to_get(missing)
+    more = rows | choice.how_to_get(missing)
     if config is None and not services:
         raise CommandError(f"the services are not installed; {choice.HOW_TO_INSTALL}")
     if config is not None and not services:
