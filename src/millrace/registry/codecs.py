@@ -151,12 +151,13 @@ class ProtobufCodec(Codec):
 
         try:
             indexes, rest = unpack_indexes(data)
-            message = message_factory.GetMessageClass(self._type(indexes)).FromString(rest)
+            message = message_factory.GetMessageClass(self.type_at(indexes)).FromString(rest)
             return json_format.MessageToDict(message, preserving_proto_field_name=True)
         except (NotFramed, DecodeError, IndexError, ValueError) as error:
             raise BadValue(f"the record cannot be read with its schema: {_reason(error)}") from None
 
-    def _type(self, indexes: list[int]) -> Any:
+    def type_at(self, indexes: list[int]) -> Any:
+        """The message type at a path. Raises IndexError."""
         types = list(self._file.message_types_by_name.values())
         found = None
         for index in indexes:

@@ -11,7 +11,7 @@ from millrace.pipelines.errors import PipelineError
 from millrace.pipelines.sink import at_least_once
 from millrace.pipelines.topics import encoding, reading
 from millrace.pipelines.topics.columns import column, quoted
-from millrace.pipelines.topics.declaration import LogTopic, Start
+from millrace.pipelines.topics.declaration import REGISTERED, LogTopic, Start
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,6 +48,8 @@ def encode(frame: DataFrame, topic: LogTopic) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
+    if topic.format in REGISTERED:
+        raise PipelineError(f"{topic.name}: a declarative pipeline cannot write {topic.format}; use log.json")
     columns = [F.lit(topic.name).alias("topic")]
     if topic.format == "json":
         excluded = ", ".join(quoted(name) for name in (topic.headers, topic.partition) if name)

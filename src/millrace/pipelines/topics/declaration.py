@@ -6,15 +6,18 @@ a stream or as a batch. Nothing here talks to Spark or to the broker.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
 from millrace.pipelines.errors import PipelineError
 
-Format = Literal["json", "text", "bytes"]
+Format = Literal["json", "text", "bytes", "avro", "json_schema", "protobuf"]
 Metadata = Literal["key", "topic", "partition", "offset", "timestamp", "headers"]
+
+# Formats whose schemas are in a schema registry.
+REGISTERED: tuple[Format, ...] = ("avro", "json_schema", "protobuf")
 
 METADATA: tuple[Metadata, ...] = ("key", "topic", "partition", "offset", "timestamp", "headers")
 
@@ -45,7 +48,10 @@ class LogTopic:
     name: str
     format: Format
     schema: str | None = None
-    """Reading JSON: the columns, in Spark's syntax ("user string, at timestamp")."""
+    """Reading JSON: the columns, in Spark's syntax ("user string, at timestamp").
+
+    Writing a format of the schema registry: the schema to register; that of the columns if it is left out.
+    """
     pattern: bool = False
     """Reading: the name is a regular expression over topic names."""
     table: bool = False
@@ -64,6 +70,14 @@ class LogTopic:
     """Writing: the column that holds the partition number."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of Spark's Kafka source or sink ("kafka.security.protocol", ...). They override ours."""
+    registry: str | None = None
+    """The address of the schema registry; $MILLRACE_REGISTRY, or http://localhost:8081, if it is left out."""
+    subject: str | None = None
+    """The subject of the values; the one that `strategy` names if it is left out."""
+    version: int | Literal["latest"] = "latest"
+    """Reading: the version whose columns are read. Records of all other versions are resolved to it."""
+    strategy: str = "TopicNameStrategy"
+    """The rule that names the subject; the other rules are RecordNameStrategy and TopicRecordNameStrategy."""
 
     def __post_init__(self) -> None:
         unknown = set(self.metadata) - set(METADATA)
@@ -155,6 +169,52 @@ def bytes(
         partition=partition,
         options=options or {},
     )
+
+
+def _registered(name: Format, doc: str) -> Callable[..., LogTopic]:
+    def declare(
+        topic: str,
+        schema: str | None = None,
+        *,
+        version: int | Literal["latest"] = "latest",
+        registry: str | None = None,
+        subject: str | None = None,
+        strategy: str = "TopicNameStrategy",
+        pattern: bool = False,
+        metadata: tuple[Metadata, ...] = (),
+        start: Start = "earliest",
+        malformed: Malformed = "fail",
+        key: str | None = None,
+        headers: str | None = None,
+        partition: str | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> LogTopic:
+        return LogTopic(
+            topic,
+            name,
+            schema,
+            pattern=pattern,
+            metadata=metadata,
+            start=start,
+            malformed=malformed,
+            key=key,
+            headers=headers,
+            partition=partition,
+            options=options or {},
+            registry=registry,
+            subject=subject,
+            version=version,
+            strategy=strategy,
+        )
+
+    declare.__name__ = declare.__qualname__ = name
+    declare.__doc__ = doc
+    return declare
+
+
+avro = _registered("avro", "A topic of Avro records whose schemas are in a schema registry.")
+json_schema = _registered("json_schema", "A topic of JSON whose JSON Schemas are in a schema registry.")
+protobuf = _registered("protobuf", "A topic of Protobuf messages whose schemas are in a schema registry.")
 
 
 def table(

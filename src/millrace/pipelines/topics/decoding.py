@@ -18,8 +18,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, MapType, StringType, StructField, StructType, TimestampType
 
 from millrace.pipelines.errors import PipelineError
+from millrace.pipelines.topics import registered
 from millrace.pipelines.topics.columns import require_distinct, same_name, type_name
-from millrace.pipelines.topics.declaration import LogTopic
+from millrace.pipelines.topics.declaration import REGISTERED, LogTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -105,6 +106,8 @@ def _accepted(frame: DataFrame, topic: LogTopic) -> DataFrame:
 
 
 def _parsed(frame: DataFrame, topic: LogTopic) -> DataFrame:
+    if topic.format in REGISTERED:
+        return frame.withColumn(_PARSED, registered.parsed(topic))
     if topic.format != "json":
         return frame
     fields = _schema(topic).fields
@@ -130,6 +133,8 @@ def _rules(topic: LogTopic) -> list[_Rule]:
         rules.append(_Rule(_not_utf8("value"), F.lit("the value is not UTF-8")))
     if topic.format == "json":
         rules += _json_rules(topic)
+    if topic.format in REGISTERED:
+        rules += [_Rule(broken, reason) for broken, reason in registered.rules(topic, F.col(_PARSED))]
     return rules
 
 
@@ -241,9 +246,11 @@ def _value_columns(topic: LogTopic) -> list[Column]:
         return [F.col("value")]
     if topic.format == "text":
         return [_text("value").alias("value")]
-    schema = _schema(topic)
+    schema = registered.columns(topic) if topic.format in REGISTERED else _schema(topic)
     names = [*schema.names, *topic.metadata]
     require_distinct(names, f"{topic.name}: its schema and metadata together", "leave one out")
+    if topic.format in REGISTERED:
+        return [F.col(_PARSED).getField(name).alias(name) for name in schema.names]
     return [F.col(_PARSED)[_PARSED].getField(name).alias(name) for name in schema.names]
 
 

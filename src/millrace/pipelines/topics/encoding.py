@@ -23,8 +23,9 @@ from pyspark.sql.types import (
 )
 
 from millrace.pipelines.errors import PipelineError
+from millrace.pipelines.topics import registered
 from millrace.pipelines.topics.columns import column, require_distinct, same_name, type_name
-from millrace.pipelines.topics.declaration import LogTopic
+from millrace.pipelines.topics.declaration import REGISTERED, LogTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,8 +58,8 @@ def encode(frame: DataFrame, topic: LogTopic) -> DataFrame:
 def _value(frame: DataFrame, topic: LogTopic) -> Column:
     elsewhere = [name for name in (topic.headers, topic.partition) if name is not None]
     fields = [field for field in frame.schema.fields if not same_name(field.name, elsewhere)]
-    if topic.format == "json":
-        return _json_value(fields, topic)
+    if topic.format == "json" or topic.format in REGISTERED:
+        return _object_value(fields, topic)
     field = _output_field(frame, topic, "value", f"{topic.format} value")
     wanted: tuple[type[DataType], ...] = (StringType,) if topic.format == "text" else (BinaryType, StringType)
     if not isinstance(field.dataType, wanted):
@@ -75,10 +76,14 @@ def _value(frame: DataFrame, topic: LogTopic) -> Column:
     return column(field.name)
 
 
-def _json_value(fields: list[StructField], topic: LogTopic) -> Column:
+def _object_value(fields: list[StructField], topic: LogTopic) -> Column:
     if not fields:
         raise PipelineError(f"{topic.name}: no column is left for the value; select at least one")
-    value = F.to_json(F.struct(*(column(field.name) for field in fields)), JSON_WRITING)
+    whole = F.struct(*(column(field.name) for field in fields))
+    if topic.format == "json":
+        value = F.to_json(whole, JSON_WRITING)
+    else:
+        value = registered.encoded(topic, StructType(fields), whole, F.to_json(whole, JSON_WRITING))
     others = [
         column(field.name).isNotNull() for field in fields if not same_name(field.name, [topic.key or ""])
     ]
@@ -141,7 +146,7 @@ def _output_field(frame: DataFrame, topic: LogTopic, name: str, role: str) -> St
 
 
 def _require_one_role_per_column(topic: LogTopic) -> None:
-    value = None if topic.format == "json" else "value"
+    value = None if topic.format == "json" or topic.format in REGISTERED else "value"
     roles = {"headers": topic.headers, "partition": topic.partition, "key": topic.key, "value": value}
     given = [(role, name) for role, name in roles.items() if name is not None]
     for number, (role, name) in enumerate(given):
