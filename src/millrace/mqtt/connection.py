@@ -13,7 +13,7 @@ from millrace.mqtt.packets import packets as p
 from millrace.mqtt.packets.decoding import decode, next_frame
 from millrace.mqtt.packets.encoding import encode, encode_publish
 from millrace.mqtt.packets.packets import Version
-from millrace.mqtt.packets.properties import NONE, Properties
+from millrace.mqtt.packets.properties import NONE, PacketType, Properties
 from millrace.mqtt.packets.reasons import PacketError, Reason
 from millrace.mqtt.sessions.feed import Delivery
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 WRITE_BUFFER = 64 * 1024
+FIRST_BYTE = PacketType.CONNECT << 4
 MAX_CONNECT_SIZE = 256 * 1024
 """Of a client that is not known yet; CONNECT has a will of up to 64 KB, and properties."""
 
@@ -121,9 +122,11 @@ class Connection(asyncio.Protocol):
         """Handle whole packets, and keep the rest until more arrives."""
         position = 0
         limit = self._settings.max_packet_size
-        if not self.label:
-            limit = min(limit, MAX_CONNECT_SIZE)
         try:
+            if not self.label:
+                limit = min(limit, MAX_CONNECT_SIZE)
+                if data[0] != FIRST_BYTE:
+                    raise PacketError("the first packet is not CONNECT", Reason.PROTOCOL_ERROR)
             while not self._is_closed and "busy" not in self._pauses:
                 frame = next_frame(data, position, limit)
                 if frame is None:
