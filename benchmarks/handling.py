@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 PARTITIONS = 6
@@ -35,7 +36,8 @@ async def _measure() -> None:
         await broker.start()
         topic_id = (await broker.node.metadata.create_topic("bulk", PARTITIONS)).topic_id
         await broker.node.metadata.create_topic("single", PARTITIONS)
-        connection: Any = None
+        # Not encrypted, so without a certificate.
+        connection: Any = SimpleNamespace(peer_certificate=None)
         dispatch = broker._new_client(connection, "127.0.0.1", 0)
         bulk = [_produce("bulk", partition, BATCH_RECORDS) for partition in range(PARTITIONS)]
         for frame in bulk * BATCHES:

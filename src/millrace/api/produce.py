@@ -13,12 +13,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from millrace.api.context import Context
 from millrace.api.current_leaders import CurrentLeaders
 from millrace.cluster.image import INTERNAL_TOPICS
-from millrace.deferred import Deferred
+from millrace.deferred import Deferred, Eventual
 from millrace.errors import Error, KafkaError
 from millrace.net.replies import CloseConnection
 from millrace.replication.partition import Partition
@@ -83,19 +83,28 @@ class LateAppend(NamedTuple):
     position: int
 
 
-class Unfinished:
-    """The parts of a request that its response waits for."""
+class Unflushed(NamedTuple):
+    """A response that waits until its log is on disk."""
 
-    __slots__ = ("has_moved", "late", "uncommitted", "unflushed")
+    partition: Partition
+    response: PartitionProduceResponse
 
-    def __init__(self) -> None:
-        self.has_moved = False
-        """Whether another broker leads one of the partitions."""
-        self.late: list[LateAppend] = []
-        # Until the log is on disk.
-        self.unflushed: list[tuple[Partition, PartitionProduceResponse]] = []
-        # Until the records before an offset are committed.
-        self.uncommitted: list[tuple[Deferred[None], PartitionProduceResponse]] = []
+
+class Uncommitted(NamedTuple):
+    """A response that waits until its records are committed."""
+
+    committed: Deferred[None]
+    response: PartitionProduceResponse
+
+
+class Moved(NamedTuple):
+    """A refusal that is to name the leader."""
+
+    response: PartitionProduceResponse
+
+
+Unfinished: TypeAlias = list[LateAppend | Unflushed | Uncommitted | Moved]
+"""The parts of a request that are not done with the append: mostly none."""
 
 
 # What older clients would not try again, or would ask for new metadata first.
@@ -104,8 +113,8 @@ UNVERIFIED = (Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABL
 
 def handle(
     ctx: Context, request: ProduceRequest
-) -> ProduceResponse | Deferred[ProduceResponse] | Coroutine[Any, Any, ProduceResponse | None] | None:
-    unfinished = Unfinished()
+) -> Eventual[ProduceResponse] | Coroutine[Any, Any, ProduceResponse | None] | None:
+    unfinished: Unfinished = []
     responses: list[TopicProduceResponse] = []
     ctx.services.inspector.begin_request()
     for topic in request.topic_data:
@@ -113,14 +122,14 @@ def handle(
     if ctx.services.woken.waiting:
         # Consumers get these records before their producer hears that they are there.
         ctx.services.woken.answer_next()
-    if unfinished.late or unfinished.unflushed:
+    if not unfinished:
+        return _response(request, responses)
+    if any(isinstance(part, LateAppend | Unflushed) for part in unfinished):
         # The views in it are of memory that the next request is received into.
         request.topic_data = []
         return _finish(ctx, request, unfinished, responses)
-    response = _response(ctx, request, unfinished, responses)
-    if unfinished.uncommitted and response is not None:
-        return _when_committed(ctx, request, unfinished, response)
-    return response
+    response = _response(request, responses)
+    return None if response is None else _when_committed(ctx, request, unfinished, response)
 
 
 async def _finish(
@@ -130,16 +139,18 @@ async def _finish(
 
     The client's next request waits for this one, so its batches stay in order.
     """
-    for append in unfinished.late:
-        append.responses[append.position] = await _append_late(ctx, request, append, unfinished)
+    for late in [part for part in unfinished if isinstance(part, LateAppend)]:
+        late.responses[late.position] = await _append_late(ctx, request, late, unfinished)
     if ctx.services.woken.waiting:
         ctx.services.woken.answer_next()
-    for partition, of_partition in unfinished.unflushed:
-        await _flush(ctx, partition, of_partition)
-    response = _response(ctx, request, unfinished, responses)
-    if unfinished.uncommitted and response is not None:
-        return await _when_committed(ctx, request, unfinished, response)
-    return response
+    for part in unfinished:
+        if isinstance(part, Unflushed):
+            await _flush(ctx, *part)
+    response = _response(request, responses)
+    if response is None:
+        return None
+    committed = _when_committed(ctx, request, unfinished, response)
+    return await committed if isinstance(committed, Deferred) else committed
 
 
 async def _append_late(
@@ -176,14 +187,11 @@ async def _flush(ctx: Context, partition: Partition, response: PartitionProduceR
         _note_failure(response, KafkaError(Error.KAFKA_STORAGE_ERROR, message))
 
 
-def _response(
-    ctx: Context, request: ProduceRequest, unfinished: Unfinished, responses: list[TopicProduceResponse]
-) -> ProduceResponse | None:
+def _response(request: ProduceRequest, responses: list[TopicProduceResponse]) -> ProduceResponse | None:
     if request.acks == ACKS_NONE:
         _close_on_error(responses)
         return None
-    response = ProduceResponse(responses=responses)
-    return _with_leaders(ctx, response) if unfinished.has_moved else response
+    return ProduceResponse(responses=responses)
 
 
 def _with_leaders(ctx: Context, response: ProduceResponse) -> ProduceResponse:
@@ -202,12 +210,15 @@ def _with_leaders(ctx: Context, response: ProduceResponse) -> ProduceResponse:
 
 def _when_committed(
     ctx: Context, request: ProduceRequest, unfinished: Unfinished, response: ProduceResponse
-) -> Deferred[ProduceResponse]:
+) -> Eventual[ProduceResponse]:
     """The response once its records are committed, each partition with its own outcome."""
     waits = [
-        (committed, partial(_note_failure, of_partition))
-        for committed, of_partition in unfinished.uncommitted
+        (part.committed, partial(_note_failure, part.response))
+        for part in unfinished
+        if isinstance(part, Uncommitted)
     ]
+    if not waits:
+        return _with_leaders(ctx, response)
     parked = ParkedProduce(ctx.services.woken, waits, request.timeout_ms)
     return parked.done.convert(lambda _: _with_leaders(ctx, response))
 
@@ -241,7 +252,7 @@ def _append_topic(
             appended = _append(ctx, request, name, index, partition.records, inspect, unfinished)
         except (Postponed, Unverified) as late:
             waits_for = late.inspection if isinstance(late, Postponed) else late.verification
-            unfinished.late.append(LateAppend(name, index, waits_for, responses, len(responses)))
+            unfinished.append(LateAppend(name, index, waits_for, responses, len(responses)))
             appended = PartitionProduceResponse(index=index)
         responses.append(appended)
     return response
@@ -270,13 +281,15 @@ def _append(
         if ctx.api_version < ZSTD_FROM:
             _refuse_zstd(records)
         if request.transactional_id is None:
-            appended = partition.append_as_leader(records, AppendOrigin.CLIENT, inspect)
+            appended = partition.append_as_leader(records, inspect=inspect)
         else:
             transactional_id = None if is_verified else request.transactional_id
             appended = _append_transactional(ctx, transactional_id, partition, records, inspect)
     except KafkaError as error:
-        unfinished.has_moved |= error.error is Error.NOT_LEADER_OR_FOLLOWER
-        return _failed(index, error)
+        refusal = _failed(index, error)
+        if error.error is Error.NOT_LEADER_OR_FOLLOWER:
+            unfinished.append(Moved(refusal))
+        return refusal
     response = PartitionProduceResponse(
         index=index,
         base_offset=appended.base_offset,
@@ -284,10 +297,10 @@ def _append(
         log_start_offset=appended.log_start_offset,
     )
     if partition.log.awaits_flush:
-        unfinished.unflushed.append((partition, response))
+        unfinished.append(Unflushed(partition, response))
     if partition.is_replicated and acks == ACKS_ALL:
         # Promised now: later, this broker may lead in another epoch or not at all.
-        unfinished.uncommitted.append((partition.committed(appended.last_offset + 1), response))
+        unfinished.append(Uncommitted(partition.committed(appended.last_offset + 1), response))
     return response
 
 
@@ -307,7 +320,7 @@ def _append_transactional(
         return partition.append_as_leader(records)
     header = read_header(records)
     if not header.is_transactional or header.base_sequence < 0:
-        return partition.append_as_leader(records, AppendOrigin.CLIENT, inspect)
+        return partition.append_as_leader(records, inspect=inspect)
     joins = ctx.api_version >= JOINS_TRANSACTIONS_FROM
     producers = partition.log.producers
     begins = producers.begins_transaction(header, ctx.services.clock.now_ms(), bumps_epochs=joins)
