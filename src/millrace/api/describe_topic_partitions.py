@@ -89,7 +89,7 @@ def _describe_partition(
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
-        eligible_leader_replicas=[],
+        eligible_leader_replicas=list(state.eligible),
         last_known_elr=[],
         offline_replicas=image.offline_replicas(state),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -227,6 +228,13 @@ class BrokerProcess(_TestBroker):
 
     def kill9(self) -> None:
         self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Stop the process where it is, as a long pause of its machine does."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
 
     def _end(self, signal_number: signal.Signals) -> None:
         if self._process is None:

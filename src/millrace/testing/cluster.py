@@ -1,4 +1,4 @@
-"""Several brokers of one cluster in this process, over an ensemble in memory: ready within a second."""
+"""Several brokers of one cluster: in this process over an ensemble in memory, or real ones with ZooKeeper."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import Self
 
 from millrace.cluster.image import ClusterImage, PartitionState
-from millrace.testing.broker import Broker
+from millrace.testing.broker import Broker, BrokerProcess
 from millrace.testing.ensemble import MemoryEnsemble, MemorySession
+from millrace.zookeeper_server import ZooKeeperServer
 
 WAIT_SECONDS = 30.0
 QUICK = {
@@ -115,3 +116,44 @@ class Cluster:
             return state is not None and len(state.isr) == size
 
         self.wait_for(is_reached, f"{size} replicas of {topic}-{index} in sync")
+
+
+class ClusterProcesses:
+    """Brokers 1 to N in processes of their own, with a real ZooKeeper.
+
+    >>> with ClusterProcesses(3) as cluster:
+    ...     cluster.brokers[1].kill9()
+    """
+
+    def __init__(
+        self, brokers: int = 3, properties: Mapping[str, str] | None = None, *, session_ms: int = 1500
+    ) -> None:
+        self.zookeeper = ZooKeeperServer()
+        shared = {
+            **QUICK,
+            "zookeeper.connect": self.zookeeper.connect,
+            "zookeeper.session.timeout.ms": str(session_ms),
+            **(properties or {}),
+        }
+        self.brokers = {
+            number: BrokerProcess({**shared, "broker.id": str(number)}) for number in range(1, brokers + 1)
+        }
+
+    @property
+    def bootstrap(self) -> str:
+        """The value of bootstrap.servers for clients."""
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    def __enter__(self) -> Self:
+        self.zookeeper.start()
+        for broker in self.brokers.values():
+            broker.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for broker in self.brokers.values():
+            broker.kill9()
+            broker.remove_data()
+        self.zookeeper.__exit__(kind, error, traceback)

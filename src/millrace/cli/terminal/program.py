@@ -21,6 +21,11 @@ COMMANDS: dict[str, dict[str, str]] = {
         "zookeeper-shell": "Look at ZooKeeper's nodes.",
         "doctor": "Check this machine, and say how to fix what is wrong.",
     },
+    "Clusters": {
+        "cluster": "Start a cluster on this machine, and look at any.",
+        "leader-election": "Elect the leaders of partitions.",
+        "reassign-partitions": "Move the replicas of partitions to other brokers.",
+    },
     "Topics and records": {
         "topics": "Create, list, describe, change and delete topics.",
         "console-producer": "Send the lines of standard input as records.",
