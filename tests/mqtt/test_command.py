@@ -53,6 +53,7 @@ def test_the_server_starts_with_rules_tls_and_users_and_stops_cleanly(broker: Br
         (("--rules", "missing.toml"), "cannot read missing.toml"),
         (("--port", -1), "no port to listen on"),
         (("--password-file", "missing"), "cannot read missing"),
+        (("--password-file", "missing", "--sasl-users", "PLAIN"), "either --password-file or --sasl-users"),
         (("--bootstrap-server", "127.0.0.1:1"), "the log at 127.0.0.1:1 cannot be used"),
     ],
 )

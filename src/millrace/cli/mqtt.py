@@ -60,6 +60,11 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
     help="Accept only these users; `millrace mqtt-password` writes it.",
 )
 @click.option(
+    "--sasl-users",
+    type=click.Choice(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]),
+    help="Accept only users that the log accepts by this mechanism.",
+)
+@click.option(
     "--name", metavar="NAME", help="Name of this server towards the log.  [default: mqtt-HOST-PORT]"
 )
 @click.option(
@@ -80,6 +85,7 @@ def command(
     tls_client_ca: Path | None,
     rules: Path | None,
     password_file: Path | None,
+    sasl_users: str | None,
     name: str | None,
     max_packet_size: int,
 ) -> None:
@@ -101,10 +107,12 @@ def command(
         properties=translate(target.properties),
         max_packet_size=max_packet_size,
     )
+    if password_file is not None and sasl_users is not None:
+        raise CommandError("give either --password-file or --sasl-users")
     log_to_stderr()
     import uvloop
 
-    uvloop.run(_serve(settings, listeners, password_file))
+    uvloop.run(_serve(settings, listeners, password_file, sasl_users))
     click.echo("stopped")
 
 
@@ -122,17 +130,27 @@ def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> 
     return context
 
 
-async def _serve(settings: Settings, listeners: list[Listener], password_file: Path | None) -> None:
-    from millrace.mqtt.passwords import PasswordFile
+async def _serve(
+    settings: Settings, listeners: list[Listener], password_file: Path | None, sasl_users: str | None
+) -> None:
+    from millrace.mqtt.log.users import SaslUsers
+    from millrace.mqtt.passwords import Anyone, Authenticator, PasswordFile
     from millrace.mqtt.server import Server
 
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    server = Server(settings, None if password_file is None else PasswordFile(password_file))
+    authenticator: Authenticator = Anyone()
+    if password_file is not None:
+        authenticator = PasswordFile(password_file)
+    elif sasl_users is not None:
+        authenticator = SaslUsers(settings, sasl_users)
+    server = Server(settings, authenticator)
     try:
         await server.start(listeners)
-        _print_banner(server.addresses, listeners, settings.bootstrap, is_open=password_file is None)
+        _print_banner(
+            server.addresses, listeners, settings.bootstrap, is_open=isinstance(authenticator, Anyone)
+        )
         await stopping.wait()
     except OSError as error:
         ports = ", ".join(str(listener.port) for listener in listeners)

@@ -104,7 +104,7 @@ class ConnectedClient:
         except Exception:
             logger.exception("%s could not connect", self._connection)
             if self._session is None:
-                self._refuse(packet, Reason.UNSPECIFIED_ERROR)
+                self._refuse(packet, Reason.SERVER_UNAVAILABLE)
             else:
                 self._connection.close(Reason.UNSPECIFIED_ERROR, "the session could not be restored")
 
