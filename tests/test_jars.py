@@ -129,6 +129,7 @@ def test_spark_connector_is_locked() -> None:
         "commons-pool2",
         "hadoop-bare-naked-local-fs",
         "kafka-clients",
+        "spark-avro_2.13",
         "spark-sql-kafka-0-10_2.13",
         "spark-token-provider-kafka-0-10_2.13",
     }

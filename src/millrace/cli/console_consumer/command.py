@@ -12,6 +12,7 @@ from millrace.cli.console_consumer.record_format import RecordFormat
 from millrace.cli.terminal.errors import CommandError
 from millrace.cli.terminal.options import KafkaCommand, Target, broker_options, parse_pairs, read_properties
 from millrace.cli.terminal.output import is_one_stream
+from millrace.cli.terminal.registered_values import decoder
 from millrace.cli.terminal.topic_pattern import topic_pattern
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ DEFAULT_FORMATTERS = ("DefaultMessageFormatter", "LoggingMessageFormatter")
 @click.option("--skip-message-on-error", is_flag=True, help="Continue after a record that cannot be printed.")
 @click.option("--key-deserializer", metavar="CLASS", help="Deserializer of keys, e.g. LongDeserializer.")
 @click.option("--value-deserializer", metavar="CLASS", help="Deserializer of values.")
+@click.option(
+    "--registry", metavar="URL", help="Schema registry; values are printed as JSON by their schemas."
+)
 @click.option("--formatter", metavar="CLASS", hidden=True)
 @click.option("--enable-systest-events", is_flag=True, hidden=True)
 def command(
@@ -171,7 +175,10 @@ def _record_format(options: dict[str, Any]) -> RecordFormat | None:
     for field in ("key", "value"):
         if options[f"{field}_deserializer"] is not None:
             settings[f"{field}.deserializer"] = options[f"{field}_deserializer"]
-    return RecordFormat.from_properties(settings)
+    shape = RecordFormat.from_properties(settings)
+    if options["registry"] is not None:
+        shape.value = decoder(options["registry"])
+    return shape
 
 
 class Printer:

@@ -10,6 +10,7 @@ import click
 from millrace.cli.console_producer.line_reader import LineReader, NewRecord
 from millrace.cli.terminal.errors import CommandError
 from millrace.cli.terminal.options import KafkaCommand, Target, broker_options, parse_pairs, read_properties
+from millrace.cli.terminal.registered_values import encoder
 from millrace.cli.terminal.session import connected
 
 # option -> the producer's property it sets
@@ -61,6 +62,17 @@ JAVA_PARTITIONER = "murmur2_random"
     metavar="[CODEC]",
     help="none, gzip, snappy, lz4 or zstd.  [default without a value: gzip]",
 )
+@click.option("--registry", metavar="URL", help="Schema registry; lines are then JSON, sent with a schema.")
+@click.option(
+    "--schema",
+    metavar="FILE|TEXT|VERSION",
+    help="Schema of the values, to register or from the registry.  [default: the latest of the topic]",
+)
+@click.option(
+    "--schema-type",
+    type=click.Choice(["AVRO", "JSON", "PROTOBUF"], case_sensitive=False),
+    help="Type of the schema.  [default: by the file's name: .avsc, .json, .proto]",
+)
 @click.option("--sync", is_flag=True, help="Wait for each record before sending the next.")
 @click.option("--request-required-acks", metavar="ACKS", help="0, 1 or all (-1).  [default: all]")
 @click.option("--timeout", metavar="MS", help="Time a record may wait for others to join its batch.")
@@ -82,6 +94,9 @@ def command(
     reader_property: tuple[str, ...],
     reader_config: Path | None,
     producer_property: tuple[str, ...],
+    registry: str | None,
+    schema: str | None,
+    schema_type: str | None,
     sync: bool,
     line_reader: str | None,
     **options: str | None,
@@ -101,8 +116,13 @@ def command(
     with connected(target):
         # Fail at once if there is no broker: librdkafka would wait for one silently.
         pass
+    if schema is not None and registry is None:
+        raise CommandError("--schema needs --registry URL")
+    encode = None if registry is None else encoder(registry, topic, schema, schema_type)
     delivery = Delivery(topic, properties)
     for record in reader.records(_lines()):
+        if encode is not None and record.value is not None:
+            record = record._replace(value=encode(record.value))
         delivery.send(record)
         if sync:
             delivery.wait()
