@@ -53,7 +53,7 @@ PHRASES = (
     "c'est ça, {} 🎉",
     "今日も {} と {}",
     "просто {}, и всё",
-    "nobody told me about {} 😮",
+    "they never told me about {} 😮",
     "{} 👀 {}",
     "good morning 🌅",
     "I should really go to bed",
@@ -91,7 +91,7 @@ class Trend:
 
 
 def trends(chance: random.Random) -> Iterator[Trend]:
-    """What happens, one thing after the other, without end."""
+    """Events, one after the other, without end."""
     moment = -8.0
     while True:
         for name in chance.sample(EVENTS, len(EVENTS)):

@@ -58,11 +58,11 @@ def test_groups_that_are_not_there_or_of_another_kind(call: Call, api: Api) -> N
     topics = [OffsetCommitRequestTopic(name="orders", partitions=[partition])]
     call(OffsetCommitRequest(group_id="offsets-only", topics=topics), 9)
     missing, other, nameless = call(
-        ConsumerGroupDescribeRequest(group_ids=["nobody", "offsets-only", ""])
+        ConsumerGroupDescribeRequest(group_ids=["missing", "offsets-only", ""])
     ).groups
     assert (missing.error_code, missing.error_message) == (
         Error.GROUP_ID_NOT_FOUND,
-        "Group nobody not found.",
+        "Group missing not found.",
     )
     assert other.error_message == "Group offsets-only is not a consumer group."
     assert nameless.error_code == Error.INVALID_GROUP_ID

@@ -41,19 +41,19 @@ def test_a_stable_group_is_shown_with_its_members(talk: Talk, version: int) -> N
 
 @pytest.mark.parametrize("version", ALL)
 def test_a_group_that_is_not_there_is_dead(talk: Talk, version: int) -> None:
-    (group,) = describe(talk, version, "nobody's")
-    assert (group.group_id, group.group_state) == ("nobody's", "Dead")
+    (group,) = describe(talk, version, "missing")
+    assert (group.group_id, group.group_state) == ("missing", "Dead")
     if version < 6:
         assert group.error_code == Error.NONE
     else:
         assert group.error_code == Error.GROUP_ID_NOT_FOUND
-        assert group.error_message == "Group nobody's not found."
+        assert group.error_message == "Group missing not found."
 
 
 @pytest.mark.parametrize("version", ALL)
 def test_several_groups_are_described_at_once(talk: Talk, version: int) -> None:
     talk.enter()
-    groups = describe(talk, version, "nobody's", GROUP)
+    groups = describe(talk, version, "missing", GROUP)
     assert [group.group_state for group in groups] == ["Dead", "CompletingRebalance"]
 
 

@@ -1,4 +1,4 @@
-"""What tests of the transactional APIs have in common."""
+"""Requests that tests of the transactional APIs share."""
 
 from millrace.txn.transaction_state import ProducerIdentity
 from millrace.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic

@@ -23,7 +23,7 @@ def assignment(*indexes: int, user_data: bytes | None = None) -> bytes:
 
 
 def subscription(*indexes: int) -> bytes:
-    """What a classic consumer says that owns some partitions."""
+    """The subscription of a classic consumer that owns some partitions."""
     owned = [TopicPartition(topic="orders", partitions=list(indexes))] if indexes else []
     value = ConsumerProtocolSubscription(topics=["orders"], owned_partitions=owned)
     return struct.pack(">h", VERSION) + encode(value, VERSION)

@@ -126,7 +126,7 @@ class Consumer:
         return sorted(index for _, index in self.owned)
 
     def error(self, **fields: Any) -> KafkaError:
-        """What the coordinator raises for a heartbeat."""
+        """The error that the coordinator raises for a heartbeat."""
         try:
             self.send(**fields)
         except KafkaError as error:

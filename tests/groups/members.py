@@ -89,7 +89,7 @@ class Coordinator:
 
 
 class Answer:
-    """What came, or has yet to come, back for a request."""
+    """The response to a request, once it has arrived."""
 
     def __init__(self) -> None:
         self.arrived = False

@@ -1,4 +1,4 @@
-"""What a classic group tells others: who may commit, what it is subscribed to, how it is described."""
+"""A classic group as others see it: commits, subscriptions, descriptions."""
 
 import struct
 

@@ -88,8 +88,8 @@ def test_an_unknown_instance_id_is_rejected(
 ) -> None:
     static, _ = pair
     for epoch in (2, -1, -2):
-        error = static.error(instance_id="nobody", member_epoch=epoch)
-        assert (error.error, error.message) == (Error.UNKNOWN_MEMBER_ID, "Instance id nobody is unknown.")
+        error = static.error(instance_id="other", member_epoch=epoch)
+        assert (error.error, error.message) == (Error.UNKNOWN_MEMBER_ID, "Instance id other is unknown.")
 
 
 def test_a_static_member_that_missed_the_response_to_its_join_may_join_again(

@@ -41,7 +41,7 @@ PYTHON_REST_SECONDS_PER_RECORD = 3e-6
 
 # The part of the measured speed at which a client continues after a stop.
 CAUTION = 0.95
-# The least parts of the records sent before a stop that are taken to be queued, and to be consumed.
+# At least these parts of the records sent before a stop count as queued, and as consumed.
 QUEUED_PART = 0.25
 CONSUMED_PART = 0.125
 # Increase of the speed per second, for each second since the last stop: slow while the client may stop again,

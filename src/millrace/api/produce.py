@@ -51,7 +51,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 
 
 class LateVerification:
-    """A transaction's first batch on a partition, which the coordinator has yet to agree to; a copy of it."""
+    """A copy of a transaction's first batch on a partition, which waits for the coordinator's consent."""
 
     __slots__ = ("_agreed", "records", "result")
 
@@ -107,7 +107,7 @@ Unfinished: TypeAlias = list[LateAppend | Unflushed | Uncommitted | Moved]
 """The parts of a request that are not done with the append: mostly none."""
 
 
-# What older clients would not try again, or would ask for new metadata first.
+# Errors of the coordinator that older clients do not retry, or retry only after a metadata request.
 UNVERIFIED = (Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR)
 
 
@@ -182,7 +182,7 @@ async def _flush(ctx: Context, partition: Partition, response: PartitionProduceR
             flush.complete()
     except (OSError, KafkaError) as failure:
         logger.error("cannot flush %s-%d: %s", partition.topic, partition.index, failure)
-        # Not reported as safe before it is; a client that sends it again is told so again once it is.
+        # The records are not safe yet. A client that sends them again gets a success once they are.
         message = f"Cannot flush {partition.topic}-{partition.index}"
         _note_failure(response, KafkaError(Error.KAFKA_STORAGE_ERROR, message))
 

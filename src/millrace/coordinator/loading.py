@@ -38,7 +38,7 @@ class Loader:
     def __init__(
         self, shard: Shard, schemas: Schemas, superseding: Collection[int], partition: Partition
     ) -> None:
-        """Of the record types in `superseding`, a value leaves nothing of its key's older ones."""
+        """`superseding`: record types whose newest value for a key replaces all older ones."""
         self._partition = partition
         self._shard = shard
         self._schemas = schemas
@@ -47,7 +47,7 @@ class Loader:
 
     def take(self, header: BatchHeader, batch: memoryview) -> None:
         if header.attributes & _TRANSACTION_BITS:
-            # A transaction's records count from its marker on, so what stands before it goes first.
+            # A transaction's records take effect at its marker. Records before them are replayed first.
             self.replay_newest()
             self._take_transactional(header, batch)
             return

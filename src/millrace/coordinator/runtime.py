@@ -92,9 +92,9 @@ class Runtime(Generic[S]):
         timers: Timers,
         superseding: Collection[int] = (),
     ) -> None:
-        """`partition_count` tells the number of a topic's partitions by the cluster's metadata.
+        """`partition_count` returns the number of a topic's partitions in the cluster's metadata.
 
-        `superseding`: record types whose values leave nothing of their key's older ones.
+        `superseding`: record types whose newest value for a key replaces all older ones.
         """
         self.topic = topic
         self._partition_count = partition_count

@@ -210,7 +210,7 @@ class ClassicGroup(Group):
     # Protocols
 
     def supports(self, protocol_type: str, offers: Offers) -> bool:
-        """Whether a client with these offers can join: all members must speak one of them."""
+        """Whether a client with these offers can join. All members must speak one of the protocols."""
         if self.is_empty:
             return bool(protocol_type and offers)
         return protocol_type == self._protocol_type and any(
@@ -373,7 +373,7 @@ class ClassicGroup(Group):
         known = self.members.get(record.member_id)
         if known is None or known.metadata(self.protocol) != record.subscription:
             return Member.from_record(record, self.protocol)
-        # Its record keeps one of its offers; those that it makes now are all known.
+        # The record keeps one offer of the member. The group knows all of them.
         known.assignment = record.assignment
         return known
 

@@ -56,13 +56,13 @@ class ClassicProtocol:
     # Starting
 
     def on_loaded(self, shard: GroupShard) -> None:
-        """Start the sessions of members of groups that were loaded from the log."""
+        """Start the sessions of the members of loaded groups."""
         for group in list(shard.groups.values()):
             if isinstance(group, ClassicGroup):
                 self.start_sessions(group)
 
     def on_unloaded(self, shard: GroupShard) -> None:
-        """Members that wait here have to look for the coordinator that took over."""
+        """Answer parked requests with NOT_COORDINATOR: their members find the new coordinator."""
         with self.rebalances.replies:
             for group in shard.groups.values():
                 if isinstance(group, ClassicGroup):
@@ -78,7 +78,7 @@ class ClassicProtocol:
     # Joining
 
     def join(self, client: Client, request: JoinRequest) -> Join:
-        """Join a group, or its next generation. Raises KafkaError if the join is rejected."""
+        """Let a member join a group or its next generation. Raises KafkaError if the join is rejected."""
         self._check_group_id(request.group_id)
         timeout_ms = request.session_timeout_ms
         shortest_ms = self._config.group_min_session_timeout_ms
@@ -93,7 +93,7 @@ class ClassicProtocol:
             return self.other_protocol.join(group, client, request)
 
     def _group_to_join(self, request: JoinRequest) -> Group:
-        """The group. The first member creates it, in place of an empty group of another type."""
+        """The group to join. If it is missing, or empty and of another type, a new group takes its place."""
         group_id = request.group_id
         group = self._find(group_id)
         if group is not None and (isinstance(group, ClassicGroup) or not group.is_empty):

@@ -155,7 +155,7 @@ class Rebalances:
             self._timers.cancel(_sync_key(group))
 
     def _withdraw(self, group: ClassicGroup, error: Error) -> None:
-        """This generation comes to nothing."""
+        """Give up this generation: no member has an assignment."""
         for member in group.members.values():
             member.assignment = NO_ASSIGNMENT
         self._answer_syncs(group, error)
@@ -173,7 +173,7 @@ class Rebalances:
         self._timers.cancel(_sync_key(group))
 
     def _expire_syncs(self, group: ClassicGroup) -> None:
-        """Remove members that joined but never asked for their assignment."""
+        """Remove members that joined but never sent SyncGroup."""
         missing = set(group.unsynced)
         if not missing:
             return
@@ -189,7 +189,7 @@ class Rebalances:
         self.expect(group, member.member_id, member.session_timeout_ms if timeout_ms is None else timeout_ms)
 
     def expect(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Expect a sign of life of a member, or of a client that may become one, within a time."""
+        """Expire a member, or a client with a pending member id, unless it is heard from within a time."""
         self._later(_heartbeat_key(group, member_id), timeout_ms, lambda: self._expire(group, member_id))
 
     def end_session(self, group: ClassicGroup, member_id: str) -> None:

@@ -142,7 +142,7 @@ class Draft:
         self.records.append(StateRecord(self._regex_key(regex), value))
 
     def drop_unused_regexes(self, regexes: Iterable[str]) -> None:
-        """Forget those of these expressions that no member uses any more."""
+        """Forget the expressions that no member uses any more."""
         used = self.regexes()
         for regex in regexes:
             if regex not in used and regex in self.group.resolved:

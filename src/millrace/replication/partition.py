@@ -149,7 +149,7 @@ class Partition:
         self.leader = NO_LEADER
 
     def _stop_leading(self) -> None:
-        """Requests that wait here are answered: their clients have to look for another leader."""
+        """Answer the requests that wait here: their clients find the new leader."""
         self.lacks_replicas = False
         if not self.is_replicated:
             self._track_commits()
@@ -183,7 +183,7 @@ class Partition:
         self.is_replicated = True
         self._uncommitted.clear()
         if log.high_watermark < log.log_end_offset:
-            # Of a log that was just opened: its batches are not worth counting.
+            # The log was just opened. Its uncommitted batches count as one.
             self._uncommitted.append(_Uncommitted(log.log_end_offset, log.size, True))
 
     # The high watermark

@@ -1,4 +1,4 @@
-"""Who a batch comes from: that decides which rules it has to keep."""
+"""The origin of a batch, which decides the rules that the batch has to keep."""
 
 from enum import Enum, auto
 

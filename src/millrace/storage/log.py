@@ -137,7 +137,7 @@ class Log:
         # Of this broker as the leader, since the log was opened.
         self.appended_batches = self.appended_messages = self.appended_bytes = 0
         self.flush_times_ms: Histogram | None = None
-        """Where the times of flushes are counted."""
+        """Counts the times of flushes."""
         self.segments = loaded.segments
         self._active = loaded.segments[-1]
         self._sealed_bytes = sum(segment.size for segment in loaded.segments[:-1])

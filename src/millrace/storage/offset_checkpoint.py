@@ -58,11 +58,10 @@ class OffsetCheckpoint:
             }
 
     def write(self, *, durable: bool = False) -> None:
-        """Bring the file up to date with the newest offsets; slow where there are many.
+        """Write the newest offsets to the file; slow if there are many.
 
-        Threads that come while another is writing wait for it, and then find most often that the file has
-        what they came for. Unless `durable`, the file is not forced to disk: after a power cut, an older one
-        costs a longer recovery.
+        Threads wait for each other. After the wait, the file usually has the offsets already. Unless
+        `durable`, the file is not forced to disk: an older file after a power cut makes recovery longer.
         """
         with self._writing:
             offsets = self._offsets

@@ -30,7 +30,7 @@ class TransactionIndex:
     """The transactions whose abort marker lies in a segment, in the order of the markers.
 
     Entries are collected in memory and written when the segment is flushed or sealed; what a crash loses is
-    found again by replaying the log. The file comes into being with the first entry.
+    found again by replaying the log. The file is created with the first entry.
     """
 
     __slots__ = ("_content", "_disk", "_is_behind", "_stored_bytes", "path")

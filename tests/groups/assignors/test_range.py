@@ -17,7 +17,7 @@ def test_every_partition_goes_to_one_subscriber(group: tuple[Specs, PartitionCou
 
 
 @given(groups())
-def test_of_each_topic_everybody_gets_a_run_as_long_as_the_others(
+def test_each_member_gets_a_run_of_each_topic_as_long_as_those_of_the_others(
     group: tuple[Specs, PartitionCounts],
 ) -> None:
     members, counts = group

@@ -87,7 +87,7 @@ def test_who_can_have_little_is_balanced_by_who_can_have_all() -> None:
     assert assigned["both"] == {(B, index) for index in range(4)}
 
 
-def test_nobody_and_nothing() -> None:
+def test_no_members_and_no_topics() -> None:
     assert assign({}, {}) == {}
     assert assign({"idle": MemberSpec(frozenset())}, {}) == {"idle": frozenset()}
 

@@ -1,1 +1,1 @@
-"""What pipelines ask of the broker, by the Kafka protocol: offsets, topics, small records."""
+"""Requests of pipelines to the broker, by the Kafka protocol: offsets, topics, small records."""

@@ -69,7 +69,7 @@ IN_WORDS = {
 
 @dataclass(frozen=True)
 class ExecutionMode:
-    """How a query runs, and the reason."""
+    """The mode that a query runs in, and the reason."""
 
     mode: Literal["real-time", "micro-batch"]
     output_mode: str

@@ -80,7 +80,7 @@ class View:
     ) -> ServedView:
         """Serve the view during a block, from its last batch; `new_batch` computes a new one first.
 
-        `anew` is the old name of `new_batch`; the next release drops it.
+        The old name of `new_batch` is still accepted; the next release drops it.
 
         with view.serve(spark, bootstrap, checkpoints="checkpoints") as served:
             print(served.get("anna"), served.rows())
