@@ -13,6 +13,8 @@ import gmqtt
 import paho.mqtt.client as paho
 import pytest
 import trustme
+import websockets.exceptions
+import websockets.sync.client
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties as PahoProperties
@@ -23,6 +25,7 @@ from millrace.mqtt.packets.packets import Version
 from millrace.mqtt.packets.reasons import Reason
 from millrace.mqtt.passwords import PasswordFile, PasswordFileError, read_passwords, set_password
 from millrace.mqtt.settings import Settings
+from millrace.mqtt.websocket import is_own_page
 from millrace.testing import Broker
 
 from .raw_client import RawClient
@@ -38,10 +41,14 @@ MOSQUITTO_USER = (
 class Paho:
     """A paho client that queues what it receives."""
 
-    def __init__(self, port: int, client_id: str, protocol: int, **tls: Any) -> None:
+    def __init__(
+        self, port: int, client_id: str, protocol: int, *, transport: Any = "tcp", **tls: Any
+    ) -> None:
         self.messages: queue.Queue[paho.MQTTMessage] = queue.Queue()
         self._events: queue.Queue[Any] = queue.Queue()
-        self.client = paho.Client(CallbackAPIVersion.VERSION2, client_id, protocol=protocol)
+        self.client = paho.Client(
+            CallbackAPIVersion.VERSION2, client_id, protocol=protocol, transport=transport
+        )
         self.client.on_connect = lambda client, data, flags, reason, properties: self._events.put(reason)
         self.client.on_subscribe = lambda client, data, packet_id, reasons, properties: self._events.put(
             reasons
@@ -211,3 +218,64 @@ def test_a_password_file_in_another_format_is_refused(tmp_path: Path, line: str)
     path.write_text(line)
     with pytest.raises(PasswordFileError, match="line 1"):
         read_passwords(path)
+
+
+@pytest.fixture(scope="module")
+def ws_server(broker: Broker) -> Iterator[RunningServer]:
+    settings = Settings(bootstrap=broker.bootstrap, name="ws")
+    with running(settings, is_websocket=True, origins=("https://shop.example",)) as server:
+        yield server
+
+
+def test_paho_over_websockets(ws_server: RunningServer, name: str) -> None:
+    client = Paho(ws_server.port, name, paho.MQTTv5, transport="websockets")
+    client.subscribe(name, 2)
+    payload = bytes(range(256)) * 1000
+    for qos in (0, 1, 2):
+        client.publish(name, payload, qos)
+        assert client.messages.get(timeout=SECONDS).payload == payload
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("origin", "expected"),
+    [(None, True), ("https://shop.example", True), ("https://evil.example", False), ("null", False)],
+)
+def test_pages_of_other_sites_cannot_use_the_websocket(
+    ws_server: RunningServer, origin: str | None, expected: bool
+) -> None:
+    address = f"ws://{HOST}:{ws_server.port}"
+    connecting = websockets.sync.client.connect
+    if not expected:
+        with pytest.raises(websockets.exceptions.InvalidStatus, match="403"):
+            connecting(address, origin=origin, subprotocols=["mqtt"])
+        return
+    with connecting(address, origin=origin, subprotocols=["mqtt"]) as page:
+        data = encode(p.Connect("page"), Version.V5)
+        # A packet may span frames.
+        page.send(data[:5])
+        page.send(data[5:])
+        assert page.recv(SECONDS)[0] == 0x20
+
+
+def test_a_name_that_leads_here_by_rebinding_is_not_ours() -> None:
+    assert is_own_page("http://127.0.0.1:8884", "127.0.0.1:8884")
+    assert is_own_page("http://localhost:8884", "localhost:8884")
+    assert not is_own_page("http://evil.example:8884", "evil.example:8884")
+    assert not is_own_page("http://evil.example", "127.0.0.1:8884")
+
+
+@pytest.mark.parametrize("first", ["text", b"\xff\xff\xff\xff\xff", "no subprotocol"])
+def test_a_bad_websocket_is_closed(ws_server: RunningServer, name: str, first: str | bytes) -> None:
+    address = f"ws://{HOST}:{ws_server.port}"
+    if first == "no subprotocol":
+        with pytest.raises(websockets.exceptions.InvalidStatus):
+            websockets.sync.client.connect(address)
+    else:
+        with (
+            websockets.sync.client.connect(address, subprotocols=["mqtt"]) as bad,
+            pytest.raises(websockets.exceptions.ConnectionClosed),
+        ):
+            bad.send(first)
+            bad.recv(SECONDS)
+    test_paho_over_websockets(ws_server, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import signal
 import socket
@@ -33,6 +34,14 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
     default=DEFAULT_PORT,
     show_default=True,
     help="Port without TLS. 0: a free one; -1: none.",
+)
+@click.option("--ws-port", type=click.IntRange(0, 65535), help="Port for WebSockets, such as 8884.")
+@click.option(
+    "--ws-origin",
+    "origins",
+    multiple=True,
+    metavar="URL",
+    help="A web site whose pages may use the WebSocket.",
 )
 @click.option("--tls-port", type=click.IntRange(0, 65535), help="Port with TLS, such as 8883.")
 @click.option(
@@ -79,6 +88,8 @@ def command(
     target: Target,
     host: str,
     port: int,
+    ws_port: int | None,
+    origins: tuple[str, ...],
     tls_port: int | None,
     tls_cert: Path | None,
     tls_key: Path | None,
@@ -96,10 +107,17 @@ def command(
     from millrace.mqtt.settings import Settings
 
     listeners = [Listener(host, port)] if port >= 0 else []
+    tls = None
     if tls_port is not None:
-        listeners.append(Listener(host, tls_port, _tls(tls_cert, tls_key, tls_client_ca)))
+        tls = _tls(tls_cert, tls_key, tls_client_ca)
+        listeners.append(Listener(host, tls_port, tls))
+    if ws_port is not None:
+        if importlib.util.find_spec("websockets") is None:
+            raise CommandError("--ws-port needs another library: pip install 'millrace[services]'")
+        # With a certificate, WebSockets are encrypted as well.
+        listeners.append(Listener(host, ws_port, tls, is_websocket=True, origins=origins))
     if not listeners:
-        raise CommandError("there is no port to listen on; give --port or --tls-port")
+        raise CommandError("there is no port to listen on; give --port, --tls-port or --ws-port")
     settings = Settings(
         bootstrap=target.bootstrap,
         name=name or f"mqtt-{socket.gethostname()}-{port if port > 0 else tls_port or os.getpid()}",
@@ -166,7 +184,8 @@ def _print_banner(
 ) -> None:
     click.echo(f"{click.style('millrace mqtt', bold=True, fg='cyan')} is ready")
     for (host, port), listener in zip(addresses, listeners, strict=True):
-        scheme = "mqtt" if listener.tls is None else "mqtts"
+        scheme = "ws" if listener.is_websocket else "mqtt"
+        scheme += "s" if listener.tls is not None else ""
         click.echo(f"  {'address':<8} {scheme}://{host}:{port}")
     click.echo(f"  {'log':<8} {bootstrap}")
     if is_open and any(host not in LOCAL for host, _ in addresses):

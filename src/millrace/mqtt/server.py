@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,9 @@ class Listener:
     host: str
     port: int
     tls: ssl.SSLContext | None = None
+    is_websocket: bool = False
+    origins: tuple[str, ...] = ()
+    """Web sites whose pages may use the WebSocket, besides the server's own."""
 
 
 class Server:
@@ -63,7 +66,7 @@ class Server:
         loop = asyncio.get_running_loop()
         for listener in listeners:
             server = await loop.create_server(
-                self._connection,
+                self._websocket(listener.origins) if listener.is_websocket else self._connection,
                 listener.host,
                 listener.port,
                 ssl=listener.tls,
@@ -75,6 +78,11 @@ class Server:
 
     def _connection(self) -> Connection:
         return Connection(self._settings, self._hub.counters, self._connections, self._client)
+
+    def _websocket(self, origins: tuple[str, ...]) -> Callable[[], asyncio.Protocol]:
+        from millrace.mqtt.websocket import WebSocket
+
+        return lambda: WebSocket(self._connection(), self._settings.max_packet_size, origins)
 
     def _client(self, connection: Connection) -> Handler:
         return ConnectedClient(connection, self._hub, self._sessions, self._authenticator)
