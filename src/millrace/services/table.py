@@ -52,6 +52,8 @@ SERVICES: tuple[Service, ...] = (
     Service("topologies", "topology API", 8080, "millrace.topologies.supervisor.api:app"),
     Service("registry", "schema registry", 8081, "millrace.registry:app"),
     Service("rest", "REST proxy", 8082, "millrace.rest:app"),
+    # Alone in its process: its calls take milliseconds.
+    Service("drpc", "distributed RPC", 3774, "millrace.drpc:app", process="drpc"),
     Service(
         "supervisor",
         "supervisor of topologies",

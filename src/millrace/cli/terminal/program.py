@@ -53,6 +53,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "Topologies": {
         "topology": "Run a topology of spouts and bolts over the log.",
+        "drpc": "Call a function of a topology.",
         "trident": "Run a Trident topology: exactly-once streams with state.",
         "spark-master": "Start the master of a Spark cluster.",
         "spark-worker": "Offer this machine to a Spark cluster.",

@@ -28,6 +28,8 @@ class TaskContext:
     worker: int = 0
     directory: str = ""
     """The directory of the topology's file on this machine, with the data files that were shipped with it."""
+    bootstrap: str = ""
+    """The brokers of the log; empty in a test without a log."""
 
 
 class Collector(Protocol):

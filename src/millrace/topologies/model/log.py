@@ -24,6 +24,8 @@ class LogSpout(Spout):
     """
 
     outputs: ClassVar[Sequence[Any]] = ("topic", "partition", "offset", "timestamp", "key", "value")
+    creates_topic: ClassVar[bool] = False
+    """Whether its topic belongs to the topology, and is created with it."""
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class LogSpout(Spout):
         if isinstance(self.topic, re.Pattern):
             return [name for name in known if self.topic.fullmatch(name)]
         wanted = [self.topic] if isinstance(self.topic, str) else list(self.topic)
-        missing = [name for name in wanted if name not in known]
+        missing = [name for name in wanted if name not in known and not self.creates_topic]
         if missing:
             raise TopologyError(
                 f"the topic {missing[0]} does not exist; "

@@ -59,6 +59,7 @@ class Engine:
         held_of: Callable[[str, int], Any] | None = None,
         load: Callable[[int], float] = lambda task: 0.0,
         directory: str = "",
+        bootstrap: str = "",
     ) -> None:
         """`tasks`: those of this worker, all unless given. `state_of` opens the state of a stateful task.
 
@@ -68,6 +69,7 @@ class Engine:
         self.outlet = outlet
         self.now = clock.now
         self.worker = worker
+        self._bootstrap = bootstrap
         self.load = load
         self.thread = threading.get_ident()
         self.active = False
@@ -111,7 +113,14 @@ class Engine:
         self, component: str, spec: ComponentSpec, task: int, index: int, state_of: Callable[[str, int], Any]
     ) -> None:
         context = TaskContext(
-            self.plan.name, component, task, index, self.plan.tasks, self.worker, self._directory
+            self.plan.name,
+            component,
+            task,
+            index,
+            self.plan.tasks,
+            self.worker,
+            self._directory,
+            self._bootstrap,
         )
         instance = new_instance(spec, component)
         if isinstance(instance, Spout):

@@ -70,6 +70,11 @@ def _topics(plan: Plan, workers: int) -> list[NewTopic]:
         NewTopic(topics.sample_topic(name), 1, config=_SAMPLE_CONFIG),
         NewTopic(topics.METRICS, 1, config=_METRICS_CONFIG),
     ]
+    for component in plan.spouts:
+        spec = plan.components[component]
+        if issubclass(spec.component, LogSpout) and spec.component.creates_topic:
+            spout = spec.component(*spec.arguments, **spec.keywords)
+            found += [NewTopic(topic, spec.tasks) for topic in spout.topics_among(())]
     for component in plan.bolts:
         spec = plan.components[component]
         found.append(NewTopic(topics.edge_topic(name, component), spec.tasks, config=_EDGE_CONFIG))

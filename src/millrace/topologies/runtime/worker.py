@@ -121,6 +121,7 @@ class Worker:
             held_of=partial(self._open_state, topics.held_topic),
             load=self._lag.of,
             directory=job.directory,
+            bootstrap=job.bootstrap,
         )
         self._deliveries = Deliveries(
             self.engine,
