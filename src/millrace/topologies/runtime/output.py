@@ -61,7 +61,8 @@ class Output:
         }
         config: dict[str, Any] = {
             **client,
-            "linger.ms": 0,
+            # Commits flush, and an idle worker commits at once: only a busy one collects batches.
+            "linger.ms": 5,
             "enable.idempotence": True,
             "message.max.bytes": topics.MAX_RECORD_BYTES,
             "queue.buffering.max.kbytes": 65_536,
@@ -152,11 +153,15 @@ class Output:
             self.produce(topic, partition=worker, value=self._frames.encode_acks(merged))
         self._producer.poll(0)
 
-    def write_change(self, place: Place, key: bytes, value: bytes | None) -> None:
-        """Write a change of a state to its changelog."""
+    def write_changes(self, place: Place, changes: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write the changes of a state, of which there are some, to its changelog; None deletes a key."""
+        topic, partition = place
+        for key, value in changes[:-1]:
+            self.produce(topic, partition=partition, key=key, value=value)
+        key, value = changes[-1]
         self.produce(
-            place[0],
-            partition=place[1],
+            topic,
+            partition=partition,
             key=key,
             value=value,
             on_delivery=partial(self._change_delivered, place),
@@ -194,7 +199,9 @@ class Output:
 
     def produce(self, topic: str, **record: Any) -> None:
         self._begin()
-        record.setdefault("on_delivery", self._delivered)
+        if not self.is_transactional:
+            # A transaction cannot be committed if a record of it is not delivered.
+            record.setdefault("on_delivery", self._delivered)
         while True:
             try:
                 self._producer.produce(topic, **record)

@@ -47,7 +47,7 @@ def encode_tuple(tup: Tuple) -> bytes:
 
 def _json(value: Any) -> bytes:
     try:
-        return json.dumps(value, separators=(",", ":"), default=_as_text).encode()
+        return _encoder.encode(value).encode()
     except (TypeError, ValueError) as error:
         raise TopologyError(f"{value!r} cannot be written as JSON: {error}") from error
 
@@ -58,3 +58,6 @@ def _as_text(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted(value)
     raise TypeError(f"a value of type {type(value).__name__}")
+
+
+_encoder = json.JSONEncoder(separators=(",", ":"), default=_as_text)

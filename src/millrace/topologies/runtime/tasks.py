@@ -30,6 +30,7 @@ from millrace.topologies.runtime.units import Unit
 logger = logging.getLogger(__name__)
 
 ID_BITS = 64
+_VALUES = (list, tuple)
 
 
 class Outlet(Protocol):
@@ -165,21 +166,24 @@ class Task(ABC):
     def _declared(self, values: Sequence[Any], name: str) -> Stream:
         """The stream that values are emitted to; raises TopologyError if they do not fit."""
         stream = self.spec.streams.get(name)
+        if stream is not None and isinstance(values, _VALUES) and len(values) == len(stream.fields):
+            return stream
+        raise self._unfit(values, name, stream)
+
+    def _unfit(self, values: Any, name: str, stream: Stream | None) -> TopologyError:
+        """The reason why values cannot be emitted to a stream."""
+        component = self.context.component
         if stream is None:
-            raise TopologyError(
-                f"{self.context.component} emits to the stream {name!r}, but declares "
+            return TopologyError(
+                f"{component} emits to the stream {name!r}, but declares "
                 f"{', '.join(self.spec.streams) or 'none'}"
             )
-        if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
-            raise TopologyError(
-                f"{self.context.component} emits {values!r} to the stream {name}; emit a list, [...]"
-            )
-        if len(values) != len(stream.fields):
-            raise TopologyError(
-                f"{self.context.component} emits {len(values)} values to the stream {name}, which has "
-                f"{len(stream.fields)} fields: {', '.join(stream.fields)}"
-            )
-        return stream
+        if not isinstance(values, _VALUES):
+            return TopologyError(f"{component} emits {values!r} to the stream {name}; emit a list, [...]")
+        return TopologyError(
+            f"{component} emits {len(values)} values to the stream {name}, which has "
+            f"{len(stream.fields)} fields: {', '.join(stream.fields)}"
+        )
 
     def _stream(self, values: Sequence[Any], name: str) -> Stream:
         if threading.get_ident() != self.engine.thread:

@@ -430,8 +430,11 @@ class Worker:
     def _write_states(self) -> None:
         encode = self._values.encode
         for place, state in self._states.items():
-            for key, value, deleted in state.changes():
-                self._output.write_change(place, encode(key), None if deleted else encode(value))
+            changes = [
+                (encode(key), None if deleted else encode(value)) for key, value, deleted in state.changes()
+            ]
+            if changes:
+                self._output.write_changes(place, changes)
 
     def _check_nothing_is_held(self) -> None:
         """A tuple may outlive a commit only as state: what a bolt holds would be lost or processed twice."""

@@ -1,0 +1,1 @@
+"""Word count as a topology beside word count in hand-written PySpark."""
