@@ -41,6 +41,7 @@ from millrace.security.authentication import ListenerAuthentication, SaslSession
 from millrace.security.authorizer import ANONYMOUS, Principal
 from millrace.security.certificates import ListenerCertificates
 from millrace.security.entities import scram_credential
+from millrace.services.port_owner import port_owner
 from millrace.storage.directory_lock import LogDirInUse
 from millrace.storage.log_dir import LogDir
 from millrace.timers import LoopTimers
@@ -448,7 +449,9 @@ _CHOOSE_ANOTHER = "choose another directory (--data-dir, or log.dirs in the prop
 
 def _bind_trouble(listener: Listener, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {listener.port} is in use; stop the other broker or {_TAKE_ANOTHER_PORT}"
+        owner = port_owner(listener.port)
+        by = f" by {owner}" if owner else ""
+        return f"port {listener.port} is in use{by}; stop the other broker or {_TAKE_ANOTHER_PORT}"
     if error.errno == errno.EACCES:
         return f"port {listener.port} needs privileges; {_TAKE_ANOTHER_PORT} above 1023"
     return f"cannot listen on {listener.host}:{listener.port}: {error.strerror or error}; check listeners"

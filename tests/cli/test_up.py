@@ -3,16 +3,19 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from millrace.testing import Broker
 
+from ..waiting import until
 from .conftest import Run
 
 READY = re.compile(r"address\s+(\S+:\d+)")
@@ -53,7 +56,7 @@ def test_up_prints_its_address_and_stops_cleanly(
         created = run_alone("topics", "--bootstrap-server", address(banner), "--create", "--topic", "t")
         assert created.stdout == "Created topic t.\n"
         process.send_signal(stop)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
         assert process.returncode == 0
         assert out == "stopped\n"
         assert err == ""
@@ -135,10 +138,37 @@ def test_a_kafka_properties_file_runs_unchanged(run_alone: Run, tmp_path: Path) 
 def test_a_port_in_use_is_an_error_with_a_remedy(run_alone: Run, broker: Broker, tmp_path: Path) -> None:
     result = run_alone("up", "--only", "broker", "--port", broker.port, "--data-dir", tmp_path / "data")
     assert result.exit_code == 1
-    assert result.stderr == (
-        f"error: port {broker.port} is in use; stop the other broker or take another port "
-        "(--port, or listeners in the properties file)\n"
+    assert re.fullmatch(
+        rf"error: port {broker.port} is in use( by .+ \(pid {os.getpid()}\))?; stop the other broker or take"
+        r" another port \(--port, or listeners in the properties file\)\n",
+        result.stderr,
     )
+
+
+def test_a_service_whose_port_is_taken_is_left_out_and_the_owner_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        parts = ("--only", "broker,topologies", "--service-port", f"topologies={port}")
+        with started("up", "--port", 0, *parts, cwd=tmp_path) as (process, banner):
+            process.terminate()
+            assert process.wait(60) == 0
+    assert f"left out: port {port} of the topology API is in use" in banner
+    assert "--service-port topologies=PORT takes another" in banner
+
+
+def test_services_run_beside_a_broker_that_runs_already(broker: Broker, tmp_path: Path) -> None:
+    parts = ("--only", "topologies", "--service-port", "topologies=0", "--bootstrap-server", broker.bootstrap)
+    with started("up", *parts, cwd=tmp_path) as (process, banner):
+        assert f"services for {broker.bootstrap}" in banner
+        found = re.search(r"topologies +(http://\S+)", banner)
+        assert found, banner
+        url = f"{found[1]}/api/v1/topology/summary"
+        # The port is taken before the service is ready: the request waits for it.
+        until(lambda: httpx.get(url, timeout=60).status_code == 200)
+        assert httpx.get(url).json()["topologies"] == []
+        process.terminate()
+        assert process.wait(60) == 0
+    assert (tmp_path / "millrace-data" / "http.token").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_data_directory_in_use_is_an_error(run_alone: Run, broker: Broker) -> None:
@@ -160,6 +190,10 @@ def test_a_data_directory_that_cannot_be_written_fails(run_alone: Run) -> None:
     [
         (("up", "--set", "num.partitions=many"), "num.partitions"),
         (("up", "--set", "num.partitions"), "--set num.partitions: write it as key=value"),
+        (("up", "--only", "kitchen"), "--only kitchen: there is no such part; there are broker, "),
+        (("up", "--only", "broker", "--without", "rest"), "give --only or --without, not both"),
+        (("up", "--service-port", "rest=many"), "a port is a number from 0 to 65535"),
+        (("up", "--service-port", "supervisor=1"), "--service-port supervisor: there is no such part"),
         (("broker",), "Missing argument"),
         (("broker", "/missing.properties"), "cannot read /missing.properties: No such file"),
         (("broker", "-daemon", "server.properties"), "the broker stays in the foreground"),

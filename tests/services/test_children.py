@@ -31,11 +31,10 @@ PARENT = """
                 time.sleep(60)
         return run
 
-    children = Children()
-    children.start("first", child("first"))
-    children.start("second", child("second"))
-    children.run()
-    children.stop()
+    with Children() as children:
+        children.start("first", child("first"))
+        children.start("second", child("second"))
+        children.run()
 """
 
 

@@ -14,10 +14,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
+from types import FrameType, TracebackType
+from typing import Any, NoReturn, Self
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,8 @@ FIRST_BACKOFF_SECONDS = 0.5
 LONGEST_BACKOFF_SECONDS = 30.0
 # A child that lives this long has started well: its next failure is the first again.
 HEALTHY_SECONDS = 60.0
-STOP_SECONDS = 20.0
+# A supervisor waits for its topologies, which commit first.
+STOP_SECONDS = 60.0
 WATCH_SECONDS = 0.5
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 
@@ -53,12 +54,26 @@ class Child:
 
 
 class Children:
-    """The children of this process. Owned by its main thread."""
+    """The children of this process for the length of a block. Owned by the main thread.
+
+    Signals are noted from the beginning of the block, so that none is lost while the children start.
+    """
 
     def __init__(self) -> None:
         self._children: list[Child] = []
+        self._wakeup = _Wakeup()
         # The write end is open in this process alone: when it ends, the children read an end of file.
         self._lifeline, self._held = os.pipe()
+
+    def __enter__(self) -> Self:
+        self._wakeup.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+        self._wakeup.close()
 
     def start(self, name: str, run: Callable[[], object]) -> Child:
         """Start a child, and start it again whenever it ends."""
@@ -82,9 +97,7 @@ class Children:
         try:
             # Ctrl-C reaches this process's parent alone, which stops its children in order.
             os.setpgid(0, 0)
-            signal.set_wakeup_fd(-1)
-            for number in STOPPING:
-                signal.signal(number, signal.SIG_DFL)
+            self._wakeup.close(signal.SIG_DFL)
             os.close(self._held)
             _set_process_name(f"millrace-{child.name}")
             threading.Thread(target=_end_with_parent, args=(self._lifeline,), daemon=True).start()
@@ -102,10 +115,9 @@ class Children:
 
     def run(self) -> None:
         """Watch the children until SIGINT or SIGTERM."""
-        with _signals() as wakeup:
-            while not wakeup.stopped:
-                self._watch()
-                wakeup.wait(WATCH_SECONDS)
+        while not self._wakeup.stopped:
+            self._watch()
+            self._wakeup.wait(WATCH_SECONDS)
 
     def _watch(self) -> None:
         now = time.monotonic()
@@ -144,14 +156,29 @@ class Children:
 class _Wakeup:
     """Signals as bytes in a pipe, so that a wait ends with the first of them."""
 
-    def __init__(self) -> None:
-        self._read, write = os.pipe()
-        os.set_blocking(write, False)
-        os.set_blocking(self._read, False)
-        self._write = write
-        self.stopped = False
+    NUMBERS = (*STOPPING, signal.SIGCHLD)
 
-    def note(self, number: int, frame: FrameType | None) -> None:
+    def __init__(self) -> None:
+        self.stopped = False
+        self._before: dict[int, Any] = {}
+        self._read = self._write = -1
+
+    def open(self) -> None:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+        self._before = {number: signal.signal(number, self._note) for number in self.NUMBERS}
+        signal.set_wakeup_fd(self._write)
+
+    def close(self, handler: Any = None) -> None:
+        """Restore the handlers, or set this one."""
+        signal.set_wakeup_fd(-1)
+        for number, before in self._before.items():
+            signal.signal(number, before if handler is None else handler)
+        os.close(self._read)
+        os.close(self._write)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
         self.stopped = self.stopped or number in STOPPING
 
     def wait(self, seconds: float) -> None:
@@ -160,29 +187,6 @@ class _Wakeup:
         ready, _, _ = select.select([self._read], [], [], seconds)
         if ready:
             os.read(self._read, 1024)
-
-    def close(self) -> None:
-        os.close(self._read)
-        os.close(self._write)
-
-    @property
-    def descriptor(self) -> int:
-        return self._write
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[_Wakeup]:
-    wakeup = _Wakeup()
-    numbers = (*STOPPING, signal.SIGCHLD)
-    before = {number: signal.signal(number, wakeup.note) for number in numbers}
-    signal.set_wakeup_fd(wakeup.descriptor)
-    try:
-        yield wakeup
-    finally:
-        signal.set_wakeup_fd(-1)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        wakeup.close()
 
 
 def _reap(pid: int, options: int) -> int | None:

@@ -105,6 +105,11 @@ async def serve_all(
             await asyncio.sleep(0.01)
             if any(task.done() for task in running):
                 raise ServiceError("a service did not start; its log has the reason")
+            if stopped.is_set():
+                # No request is open yet.
+                for task in running:
+                    task.cancel()
+                return
         if on_ready is not None:
             on_ready()
         await asyncio.wait((stopping, *running), return_when=asyncio.FIRST_COMPLETED)
@@ -112,7 +117,7 @@ async def serve_all(
         stopping.cancel()
         for server in servers:
             server.should_exit = True
-        await asyncio.gather(*running)
+        await asyncio.gather(*running, return_exceptions=stopped.is_set())
 
 
 def listen(host: str, port: int, *, name: str = "the service") -> socket.socket:

@@ -34,6 +34,7 @@ def read_secret(path: Path) -> str:
 
 def _write(path: Path, content: str) -> None:
     """Write the file whole or not at all, so that a second process never reads half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

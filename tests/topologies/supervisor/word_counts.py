@@ -60,6 +60,15 @@ class Platform:
         status = self.status(name)
         return None if status is None else status.state
 
+    def workers_up(self, name: str) -> int:
+        status = self.status(name)
+        return 0 if status is None else status.workers_up
+
+    def generation(self, name: str, state: str) -> int | None:
+        """The generation that is in this state."""
+        status = self.status(name)
+        return status.generation if status is not None and status.state == state else None
+
     def job(self, name: str) -> Job:
         self.status(name)
         return self.board.jobs[name]

@@ -28,9 +28,8 @@ def run_platform(
     config: BrokerConfig | None, services: Sequence[Service], settings: Settings, more: Mapping[str, str]
 ) -> None:
     """Run everything until Ctrl-C or SIGTERM. Without a config, the services use another broker."""
-    children = Children()
     broker: Child | None = None
-    try:
+    with Children() as children:
         listening, rows = _listen(services, settings.host)
         rows |= more
         if config is not None:
@@ -42,8 +41,6 @@ def run_platform(
         else:
             _print_services(settings, rows)
         children.run()
-    finally:
-        children.stop()
     if broker is not None and broker.exit_code:
         raise incomplete_stop()
     click.echo("stopped")

@@ -175,7 +175,7 @@ def _put(records: dict[str, Any], name: str, content: bytes | None, decode: Any)
 
 def create_topics(config: Mapping[str, Any]) -> None:
     """Create the supervisor's topics unless they exist."""
-    admin = AdminClient(dict(config))
+    admin = AdminClient({**QUIET, **config})
     try:
         known = admin.list_topics(timeout=TIMEOUT_SECONDS).topics
     except KafkaException as error:
