@@ -282,3 +282,29 @@ def test_a_deleted_topic_is_gone_everywhere(cluster: Cluster) -> None:
     cluster.wait_for(lambda image: "orders" not in image.topics, "the deletion")
     create(cluster, "orders", 1)
     assert cluster.state("orders").leader > 0
+
+
+def test_internal_topics_get_the_replicas_that_they_lacked() -> None:
+    with Cluster(3) as cluster:
+        for number in (2, 3):
+            cluster.brokers[number].kill9()
+        cluster.wait_for(lambda image: len(image.brokers) == 1, "one broker")
+        consumer = Consumer({"bootstrap.servers": cluster.running[0].bootstrap, "group.id": "early"})
+        consumer.subscribe(["nothing"])
+        consumer.poll(0.1)
+        eventually(lambda: "__consumer_offsets" in cluster.running[0].image.topics, "the topic of offsets")
+        consumer.close()
+        assert len(cluster.state("__consumer_offsets").replicas) == 1
+        for number in (2, 3):
+            cluster.brokers[number].start()
+        cluster.wait_for_isr("__consumer_offsets", 3)
+
+
+def test_the_first_replica_gets_its_leadership_back_by_itself() -> None:
+    with Cluster(3, {"leader.imbalance.check.interval.seconds": "1"}) as cluster:
+        create(cluster, "orders")
+        first = cluster.leader("orders")
+        first.stop()
+        cluster.wait_for(lambda image: image.topics["orders"].states[0].leader != first.number, "another")
+        first.start()
+        cluster.wait_for(lambda image: image.topics["orders"].states[0].leader == first.number, "the first")

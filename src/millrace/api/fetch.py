@@ -228,8 +228,9 @@ class _Reading:
         self.missing_bytes = min(request.min_bytes, self._remaining_bytes)
         self._reads_committed = request.isolation_level == READ_COMMITTED
         self._follower = _follower(request)
-        state = request.replica_state
-        self._broker_epoch = NO_EPOCH if state is None else state.replica_epoch
+        if self._follower != CONSUMER:
+            state = request.replica_state
+            self._broker_epoch = NO_EPOCH if state is None else state.replica_epoch
         # The aborted transactions of most responses.
         self._aborted: list[AbortedTransaction] | None = [] if self._reads_committed else None
         self.results: list[tuple[Target, PartitionData]] = []

@@ -79,6 +79,7 @@ class ClusterStore:
         self._acting: set[asyncio.Task[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._has_lease = True
+        self._prefer_at = 0.0
 
     @property
     def image(self) -> ClusterImage:
@@ -181,6 +182,7 @@ class ClusterStore:
         controller = Controller(self._registry, seat, self._config)
         await controller.take_over(self._image.cluster_id)
         self._controller, self._changes = controller, MetadataChanges(controller)
+        self._prefer_at = time.monotonic() + self._config.leader_imbalance_check_interval_seconds
         self._publish(controller.version, controller.image)
 
     async def _work(self, controller: Controller) -> None:
@@ -189,9 +191,17 @@ class ClusterStore:
         while not self._nudged.is_set() and not controller.is_deposed:
             self._publish(controller.version, controller.image)
             await self._unless_nudged(controller.wait_past(controller.version, POLL_SECONDS))
+            await self._prefer_leaders(controller)
         if controller.is_deposed:
             raise Deposed("this broker is not the controller any more")
         self._publish(controller.version, controller.image)
+
+    async def _prefer_leaders(self, controller: Controller) -> None:
+        """From time to time, give leadership back to the first replicas."""
+        config, now = self._config, time.monotonic()
+        if config.auto_leader_rebalance_enable and now >= self._prefer_at:
+            self._prefer_at = now + config.leader_imbalance_check_interval_seconds
+            await controller.prefer_leaders(config.leader_imbalance_per_broker_percentage / 100)
 
     async def _poll(self, endpoint: Endpoint) -> None:
         """Follow the controller at an address until it is not the controller any more."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,9 @@ from typing import NamedTuple
 from millrace.cluster import leadership
 from millrace.cluster.coordination import Unavailable
 from millrace.cluster.image import (
+    INTERNAL_TOPICS,
     NO_EPOCH,
+    NO_LEADER,
     BrokerImage,
     ClusterImage,
     PartitionState,
@@ -210,6 +212,51 @@ class Controller:
             image = self._image.with_brokers(brokers)
             decide = partial(leadership.settled_after, returned=returned)
             await self.save(image, self._decided(image, decide))
+            if raised := self._raised_factors():
+                await self.save(self._image, raised)
+
+    def _raised_factors(self) -> dict[str, dict[int, PartitionState]]:
+        """Internal topics get the replicas that they lacked when there were fewer brokers."""
+        image = self._image
+        live = [number for number, broker in image.brokers.items() if not broker.is_stopping]
+        hosted = Counter(
+            replica for topic in image.topics.values() for state in topic.states for replica in state.replicas
+        )
+        states: dict[str, dict[int, PartitionState]] = {}
+        for name in INTERNAL_TOPICS & image.topics.keys():
+            topic = image.topics[name]
+            factor = min(self.config.replication_factor_of(name), len(live))
+            for index, state in enumerate(topic.states):
+                missing = factor - len(state.replicas)
+                if missing <= 0 or state.adding or state.removing or state.leader == NO_LEADER:
+                    continue
+                able = sorted(set(live) - set(state.replicas), key=lambda broker: (hosted[broker], broker))
+                added = able[:missing]
+                hosted.update(added)
+                states.setdefault(name, {})[index] = leadership.reassigning(
+                    state, (*state.replicas, *added), self.electorate(topic, image)
+                )
+        return states
+
+    async def prefer_leaders(self, tolerated: float) -> None:
+        """Elect the first replicas of brokers that lead too few of those partitions, as a share of them."""
+        async with self.changing:
+            image = self._image
+            preferred: Counter[int] = Counter()
+            lost: Counter[int] = Counter()
+            for topic in image.topics.values():
+                for state in topic.states:
+                    first = leadership.target_replicas(state)[0]
+                    preferred[first] += 1
+                    lost[first] += leadership.prefers_another(state)
+            short = {broker for broker in lost if lost[broker] > tolerated * preferred[broker]}
+
+            def decide(state: PartitionState, electorate: Electorate) -> PartitionState:
+                first = leadership.target_replicas(state)[0]
+                is_short = first in short and leadership.prefers_another(state)
+                return leadership.preferred(state, electorate) if is_short else state
+
+            await self.decide(image, decide)
 
     async def stop_broker(self, broker: int, broker_epoch: int) -> list[tuple[str, int]]:
         """Move leaders away from a broker that is about to stop; returns the partitions it still leads."""

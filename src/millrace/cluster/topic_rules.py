@@ -149,7 +149,9 @@ def grown_topic(
     added = count - topic.partitions
     check_partition_count(added)
     if assignments is None:
-        assignments = place_replicas(tuple(image.brokers), added, topic.replication_factor, topic.partitions)
+        assignments = place_replicas(
+            tuple(image.brokers), added, topic.replication_factor, topic.partitions, _racks(image)
+        )
     else:
         _check_additions(image, added, assignments)
     return replace(topic, states=topic.states + first_states(assignments))
@@ -217,7 +219,11 @@ def _new_replicas(
     if partitions == DEFAULT:
         partitions = config.num_partitions
     check_partition_count(partitions)
-    return place_replicas(brokers, partitions, replication_factor)
+    return place_replicas(brokers, partitions, replication_factor, racks=_racks(image))
+
+
+def _racks(image: ClusterImage) -> dict[int, str | None]:
+    return {number: broker.rack for number, broker in image.brokers.items()}
 
 
 def _check_additions(image: ClusterImage, added: int, assignments: Sequence[Sequence[int]]) -> None:

@@ -211,6 +211,15 @@ class BrokerConfig:
         7 * DAY_MS, "How long a transactional id without transactions is kept.", at_least=1
     )
 
+    auto_leader_rebalance_enable: bool = boolean(
+        True, "Whether the controller gives leadership back to the first replicas."
+    )
+    leader_imbalance_check_interval_seconds: int = long(
+        300, "Time between two looks at whether the first replicas lead.", at_least=1
+    )
+    leader_imbalance_per_broker_percentage: int = integer(
+        10, "Share of a broker's partitions that others may lead before that is changed.", at_least=0
+    )
     controlled_shutdown_enable: bool = boolean(
         True, "Whether a broker hands its leaders over before it stops."
     )

@@ -29,7 +29,6 @@ _RETIRED = frozenset(
         "delegation.token.master.key",
         "group.coordinator.new.enable",
         "inter.broker.protocol.version",
-        "leader.imbalance.per.broker.percentage",
         "log.cleanup.interval.mins",
         "log.message.downconversion.enable",
         "log.message.format.version",
@@ -48,7 +47,6 @@ add.partitions.to.txn.retry.backoff.ms int 20
 alter.config.policy.class.name class -
 alter.log.dirs.replication.quota.window.num int 11
 alter.log.dirs.replication.quota.window.size.seconds int 1
-auto.leader.rebalance.enable boolean true
 background.threads int 10 dynamic
 broker.heartbeat.interval.ms int 2000
 broker.session.timeout.ms int 9000
@@ -120,7 +118,6 @@ group.streams.session.timeout.ms int 45000
 initial.broker.registration.timeout.ms int 60000
 kafka.metrics.polling.interval.secs int 10
 kafka.metrics.reporters list ""
-leader.imbalance.check.interval.seconds long 300
 log.cleaner.io.buffer.size int 524288 dynamic
 log.dir.failure.timeout.ms long 30000
 log.flush.start.offset.checkpoint.interval.ms int 60000
