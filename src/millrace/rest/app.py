@@ -23,7 +23,7 @@ from millrace.rest.producing import SharedProducer
 from millrace.rest.v2 import consumers, metadata, produce
 from millrace.rest.v2.answers import Answer
 from millrace.rest.v3 import acls, clusters, configs, groups, records, topics
-from millrace.rest.web import Proxy
+from millrace.rest.web import KnownTopics, Proxy
 from millrace.services.access import LocalAccess
 from millrace.services.encoded_path import EncodedPath
 from millrace.services.errors import Json, error_body, error_handlers
@@ -58,7 +58,9 @@ def rest_app(options: Options) -> Starlette:
         client = Client(options.bootstrap, client_id="millrace-rest", timeout_seconds=_REQUEST_SECONDS)
         producer = SharedProducer(options.bootstrap, options.properties)
         instances = Instances(options.bootstrap, options.properties, options.idle_seconds)
-        app.state.proxy = Proxy(client, producer, instances, SchemaFormats(options.registry))
+        app.state.proxy = Proxy(
+            client, KnownTopics(client), producer, instances, SchemaFormats(options.registry)
+        )
         app.state.admin_client = cache(lambda: _admin_client(options))
         try:
             yield

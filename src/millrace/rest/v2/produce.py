@@ -9,12 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from millrace.registry.codecs import BadValue
-from millrace.rest.errors import error, partition_not_found
+from millrace.rest.errors import error, partition_not_found, topic_not_found
 from millrace.rest.formats import PLAIN, SCHEMA_TYPES, WithSchema
 from millrace.rest.producing import Delivered, DeliveryFailed
 from millrace.rest.v2.answers import Answer, format_of_body
-from millrace.rest.v2.metadata import described_partition, described_topic
-from millrace.rest.web import body_of, proxy
+from millrace.rest.web import body_of, partition_of, proxy
 from millrace.services.encoded_path import Route
 
 # Codes of the errors that a single record may have.
@@ -23,15 +22,24 @@ _KAFKA_ERROR, _RETRIABLE_KAFKA_ERROR = 50002, 50003
 
 async def produce_to_topic(request: Request) -> Response:
     record_format, body = format_of_body(request), await body_of(request)
-    topic = await described_topic(request)
-    indexes = {partition.index for partition in topic.partitions}
-    return await _produce(request, record_format, body, indexes, None)
+    return await _produce(request, record_format, body, await _partitions(request), None)
 
 
 async def produce_to_partition(request: Request) -> Response:
     record_format, body = format_of_body(request), await body_of(request)
-    _, partition = await described_partition(request)
-    return await _produce(request, record_format, body, {partition.index}, partition.index)
+    partition, existing = partition_of(request.path_params["partition"]), await _partitions(request)
+    if partition not in existing:
+        raise partition_not_found(request.path_params["partition"][:20])
+    return await _produce(request, record_format, body, existing, partition)
+
+
+async def _partitions(request: Request) -> set[int]:
+    """The partitions of the topic. Raises ApiError if it does not exist."""
+    name = request.path_params["topic"]
+    topic = await proxy(request).topics.get(name)
+    if topic is None:
+        raise topic_not_found(name)
+    return {partition.index for partition in topic.partitions}
 
 
 async def _produce(

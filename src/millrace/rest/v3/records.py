@@ -21,7 +21,6 @@ from millrace.rest.formats import PLAIN, WithSchema
 from millrace.rest.json_stream import BadStream, objects
 from millrace.rest.producing import Delivered, DeliveryFailed
 from millrace.rest.v3.resources import links_of
-from millrace.rest.v3.topics import topic_of
 from millrace.rest.web import body_of, proxy
 from millrace.services.encoded_path import Route
 from millrace.services.errors import ApiError
@@ -46,9 +45,16 @@ class _Sent(NamedTuple):
 
 
 async def produce(request: Request) -> Response:
-    links = await links_of(request)
-    topic = await topic_of(request)
-    return _Stream(request, lambda data: _send(request, topic.name, data), links.cluster_id, topic.name)
+    links, topic = await links_of(request), await _topic(request)
+    return _Stream(request, lambda data: _send(request, topic, data), links.cluster_id, topic)
+
+
+async def _topic(request: Request) -> str:
+    """The topic that the path names. Raises ApiError if it does not exist."""
+    name: str = request.path_params["topic"]
+    if await proxy(request).topics.get(name) is None:
+        raise error(40403, "This server does not host this topic-partition.")
+    return name
 
 
 class _Stream(Response):
@@ -236,7 +242,7 @@ def _time(value: Any) -> int | None:
 async def produce_batch(request: Request) -> Response:
     """Send up to a thousand records, each with an id of the client's."""
     links, body = await links_of(request), await body_of(request)
-    topic = await topic_of(request)
+    topic = await _topic(request)
     entries = body.get("entries")
     if not isinstance(entries, list) or not all(isinstance(each, dict) and "id" in each for each in entries):
         raise error(42206, "Payload error: entries is a list of records with an id each")
@@ -247,13 +253,13 @@ async def produce_batch(request: Request) -> Response:
     waiting: list[tuple[str, _Sent | Json]] = []
     for entry in entries:
         try:
-            waiting.append((str(entry["id"]), await _send(request, topic.name, entry)))
+            waiting.append((str(entry["id"]), await _send(request, topic, entry)))
         except ApiError as failure:
             waiting.append((str(entry["id"]), {"error_code": failure.code, "message": failure.message}))
     successes: list[Json] = []
     failures: list[Json] = []
     for number, sent in waiting:
-        result = sent if isinstance(sent, dict) else await _result(sent, links.cluster_id, topic.name)
+        result = sent if isinstance(sent, dict) else await _result(sent, links.cluster_id, topic)
         (successes if result["error_code"] == 200 else failures).append({"id": number, **result})
     return Answer({"successes": successes, "failures": failures}, 207)
 
