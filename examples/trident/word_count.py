@@ -6,13 +6,17 @@
     millrace trident run examples/trident/word_count.py --once
     millrace trident get examples/trident/word_count.py word_counts be
 
-Split needs no ack, and no crash counts a word twice: a batch that comes again changes nothing.
+    millrace topology submit examples/trident/word_count.py
+    millrace drpc words "to be"
+
+The last command prints [[4]]: how often these words have come, in sum. Split needs no ack, and no crash
+counts a word twice: a batch that comes again changes nothing.
 """
 
 import os
 
 from millrace.pipelines import log
-from millrace.trident import Count, Split, TridentTopology, state
+from millrace.trident import Count, FilterNull, MapGet, Split, Sum, TridentTopology, state
 
 COUNTS = os.environ.get("WORD_COUNTS", "word-counts.db")
 
@@ -27,3 +31,14 @@ word_counts = (
 
 # Each batch writes the counts that it has changed.
 word_counts.new_values_stream().to_log(log.json("word-counts", key="word"))
+
+# A call of the function `words` asks for the counts of its words, and gets their sum.
+(
+    topology.new_drpc_stream("words")
+    .each("args", Split(), "word")
+    .group_by("word")
+    .state_query(word_counts, "word", MapGet(), "count")
+    .each("count", FilterNull())
+    .aggregate("count", Sum(), "sum")
+)
+Queries = topology.drpc_topology()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from millrace.pipelines.topics.declaration import LogTopic
 from millrace.trident.errors import TridentError
@@ -12,6 +13,9 @@ from millrace.trident.model import nodes
 from millrace.trident.model.fields import Names, names_of
 from millrace.trident.model.stream import Stream
 from millrace.trident.state.declaration import StateSpec
+
+if TYPE_CHECKING:
+    from millrace.drpc.linear import LinearDRPC
 
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+")
 JoinKind = Literal["inner", "outer"]
@@ -128,6 +132,16 @@ class TridentTopology:
                 " merge or join them"
             )
         return ends[0]
+
+    def drpc_topology(self) -> type[LinearDRPC]:
+        """The functions of this topology's DRPC streams, as a topology for `millrace topology submit`.
+
+        Assign it to a name of the module: `Queries = topology.drpc_topology()`.
+        """
+        from millrace.trident.queries import drpc_topology
+
+        # The file that calls this must own the class, so that it is found there.
+        return drpc_topology(self, sys._getframe(1).f_globals["__name__"])
 
     def states(self) -> list[StateSpec]:
         """The states that streams over the log use."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from millrace.trident.operations.functions import Operation
@@ -50,3 +50,14 @@ class StateUpdater(Operation, ABC):
     @abstractmethod
     def update_state(self, state: MapState, tuples: Sequence[TridentTuple], collector: Collector) -> None:
         """Call `state.multi_update` or `state.multi_put`; the transaction is begun and committed around."""
+
+
+def queried(
+    function: QueryFunction, state: MapState, tuples: Sequence[TridentTuple], outputs: Sequence[str]
+) -> Iterator[list[Sequence[Any]]]:
+    """The results of a query for each tuple."""
+    found = function.batch_retrieve(state, tuples) if tuples else []
+    for tup, result in zip(tuples, found, strict=True):
+        collector = Collector(outputs)
+        function.execute(tup, result, collector)
+        yield collector.emitted

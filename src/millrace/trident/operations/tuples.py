@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -63,3 +64,14 @@ class Collector:
                 " emit a list with one value for each"
             )
         self.emitted.append(values)
+
+
+def hashable(value: Any) -> Any:
+    """A value that equals another one exactly if Spark would put both in one group."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(hashable, value))
+    if isinstance(value, dict):
+        return ("dict", *sorted((key, hashable(item)) for key, item in value.items()))
+    if isinstance(value, float) and math.isnan(value):
+        return "nan", None
+    return value

@@ -13,7 +13,8 @@ import pyarrow as pa
 from millrace.trident.model.nodes import Aggregate
 from millrace.trident.operations.aggregators import Aggregation
 from millrace.trident.operations.functions import label_of
-from millrace.trident.spark.rows import batch_of, hashable, tuples_of, values_of
+from millrace.trident.operations.tuples import hashable
+from millrace.trident.spark.rows import batch_of, tuples_of, values_of
 from millrace.trident.spark.tuple_steps import Prepared, called
 
 PARTIAL = "__partial_{}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -52,14 +51,3 @@ def batch_of(rows: Sequence[Sequence[Any]], schema: pa.Schema, label: str) -> pa
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     arrays = [array_of(values, field, label) for values, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def hashable(value: Any) -> Any:
-    """A value that equals another one exactly if Spark would put both in one group."""
-    if isinstance(value, (list, tuple)):
-        return tuple(map(hashable, value))
-    if isinstance(value, dict):
-        return ("dict", *sorted((key, hashable(item)) for key, item in value.items()))
-    if isinstance(value, float) and math.isnan(value):
-        return "nan", None
-    return value

@@ -18,9 +18,9 @@ from millrace.trident.operations.aggregators import (
     state_update,
 )
 from millrace.trident.operations.functions import label_of
-from millrace.trident.operations.queries import QueryFunction, StateUpdater
-from millrace.trident.operations.tuples import Collector, TridentTuple
-from millrace.trident.spark.rows import array_of, batch_of, hashable, tuples_of, values_of
+from millrace.trident.operations.queries import QueryFunction, StateUpdater, queried
+from millrace.trident.operations.tuples import Collector, TridentTuple, hashable
+from millrace.trident.spark.rows import array_of, batch_of, tuples_of, values_of
 from millrace.trident.spark.tuple_steps import Prepared, called
 from millrace.trident.state.declaration import StateSpec
 from millrace.trident.state.map_state import MapState
@@ -158,14 +158,3 @@ class QueryStep(StateStep):
             positions += [position] * len(row)
             results += row
         return positions, results
-
-
-def queried(
-    function: QueryFunction, state: MapState, tuples: Sequence[TridentTuple], outputs: Sequence[str]
-) -> Iterator[list[Sequence[Any]]]:
-    """The results of a query for each tuple."""
-    found = function.batch_retrieve(state, tuples) if tuples else []
-    for tup, result in zip(tuples, found, strict=True):
-        collector = Collector(outputs)
-        function.execute(tup, result, collector)
-        yield collector.emitted
