@@ -14,10 +14,11 @@ from millrace.config import LogConfig
 from millrace.disk import Bytes, Disk
 from millrace.errors import Error, KafkaError
 from millrace.metrics import Histogram
-from millrace.storage import retention, swap, timestamps
+from millrace.storage import retention, timestamps
 from millrace.storage.active_file import ActiveFile
 from millrace.storage.append_origin import AppendOrigin
 from millrace.storage.append_rules import AppendRules
+from millrace.storage.disk_failures import DiskFailures
 from millrace.storage.file_slice import FileSlice
 from millrace.storage.flush import Flush
 from millrace.storage.indexes import TimeIndex
@@ -27,10 +28,10 @@ from millrace.storage.log_flusher import LogFlusher
 from millrace.storage.producer_recovery import ProducerRecovery
 from millrace.storage.producer_snapshot import Snapshots
 from millrace.storage.producer_state import Producer
-from millrace.storage.reader import Reader
 from millrace.storage.recovery import LoadedLog, Loader
 from millrace.storage.replicated_batches import replicated_batches
 from millrace.storage.segment import MAX_RELATIVE_OFFSET, Segment
+from millrace.storage.segment_list import SegmentList
 from millrace.storage.transaction_index import AbortedTransaction, collect_aborted
 from millrace.storage.validation import BROKERS_OWN, check_header
 from millrace.wire.control_batch import EndMarker, build_end_marker, read_end_marker
@@ -57,21 +58,20 @@ class Log:
     """One partition's log. Owned by the broker loop; not thread-safe."""
 
     __slots__ = (
-        "_active",
         "_clock",
         "_config",
         "_disk",
+        "_failures",
         "_flusher",
         "_has_aborted_transactions",
         "_high_watermark",
         "_leader_epochs",
+        "_list",
         "_max_index_entries",
         "_producer_id_expiration_ms",
-        "_quiet_until",
         "_reader",
         "_roll_jitter_ms",
         "_rules",
-        "_sealed_bytes",
         "appended_batches",
         "appended_bytes",
         "appended_messages",
@@ -139,8 +139,9 @@ class Log:
         self.flush_times_ms: Histogram | None = None
         """Counts the times of flushes."""
         self.segments = loaded.segments
-        self._active = loaded.segments[-1]
-        self._sealed_bytes = sum(segment.size for segment in loaded.segments[:-1])
+        self._list = SegmentList(directory, loaded.segments, disk)
+        self._reader = self._list.reader
+        self._failures = DiskFailures(directory, clock)
         self.log_start_offset = loaded.segments[0].base_offset
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = 0
@@ -150,14 +151,10 @@ class Log:
         self._leader_epochs = loaded.leader_epochs
         self.producers = loaded.producers
         self._high_watermark: int | None = None
-        self._has_aborted_transactions = any(
-            segment.transaction_index is not None for segment in loaded.segments
-        )
+        self._has_aborted_transactions = self._list.has_aborted_transactions()
         self._producer_id_expiration_ms = PRODUCER_ID_EXPIRATION_MS
         snapshots = Snapshots(directory, disk, loaded.snapshot_offset)
         self._flusher = LogFlusher(snapshots, self.size, clock=clock, disk=disk)
-        self._quiet_until = 0.0
-        self._reader = Reader(self.segments)
         self.config = config
 
     @property
@@ -176,12 +173,12 @@ class Log:
     @property
     def size(self) -> int:
         """Bytes in all segments."""
-        return self._sealed_bytes + self._active.size
+        return self._list.size
 
     @property
     def end_position(self) -> int:
         """Position of the next batch in the active segment, unless it begins another one."""
-        return self._active.size
+        return self._list.active.size
 
     @property
     def latest_epoch(self) -> int | None:
@@ -266,7 +263,7 @@ class Log:
                 (start, memoryview(batch)[MAGIC_POSITION:]), length, last_offset, header.max_timestamp
             )
         except OSError as failure:
-            raise self._storage_error("append to", failure) from failure
+            raise self._failures.error("append to", failure) from failure
         self.log_end_offset = last_offset + 1
         self.appended_batches += 1
         self.appended_messages += header.last_offset_delta + 1
@@ -325,7 +322,7 @@ class Log:
                 segment = self._segment_for(header.size, last_offset, max_timestamp, now_ms)
                 segment.append((batch,), header.size, last_offset, max_timestamp)
             except OSError as failure:
-                raise self._storage_error("append to", failure) from failure
+                raise self._failures.error("append to", failure) from failure
             self.log_end_offset = last_offset + 1
             if header.leader_epoch > self._leader_epochs.latest:
                 self._leader_epochs.assign(header.leader_epoch, header.base_offset)
@@ -345,12 +342,12 @@ class Log:
         """Record a marker that is the log's last batch."""
         aborted = self.producers.end_transaction(producer_id, producer_epoch, marker, offset, now_ms)
         if aborted is not None:
-            self._active.add_aborted(aborted)
+            self._list.active.add_aborted(aborted)
             self._has_aborted_transactions = True
 
     def _segment_for(self, length: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
         """The active segment, or a new one if this batch must not go into the active one."""
-        active, config = self._active, self._config
+        active, config = self._list.active, self._config
         if (
             active.size + length > config.segment_bytes
             or last_offset - active.base_offset > MAX_RELATIVE_OFFSET
@@ -361,11 +358,11 @@ class Log:
             )
         ):
             self.roll()
-        return self._active
+        return self._list.active
 
     def roll(self) -> None:
         """Seal the active segment and start the next one; an empty segment is left as it is."""
-        sealed = self._active
+        sealed = self._list.active
         if not sealed.size:
             return
         now_ms = self._clock.now_ms()
@@ -377,11 +374,8 @@ class Log:
         self._flusher.write_indexes(self, sealed.complete_indexes)
         sealed.release_unused_space()
         self._flusher.take_snapshot(self)
-        self.segments.append(active)
-        self._active = active
-        self._sealed_bytes += sealed.size
+        self._list.add(active)
         self._roll_jitter_ms = _pick_jitter(self._config)
-        self._reader.forget_positions()
 
     # Reading
 
@@ -406,18 +400,18 @@ class Log:
         try:
             return self._reader.read(offset, max_bytes, min_one_batch, up_to, end_offset)
         except OSError as failure:
-            raise self._storage_error("read", failure) from failure
+            raise self._failures.error("read", failure) from failure
 
     def copy(self, piece: FileSlice) -> bytes:
         """The bytes of what was read."""
         try:
             return piece.read()
         except OSError as failure:
-            raise self._storage_error("read", failure) from failure
+            raise self._failures.error("read", failure) from failure
 
     def segments_from(self, offset: int) -> list[Segment]:
         """The segments from the one that holds an offset on."""
-        return self.segments[self._reader.segment_number(offset) :]
+        return self.segments[self._list.number_of(offset) :]
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that have records in a range."""
@@ -453,16 +447,7 @@ class Log:
         try:
             yield
         except OSError as failure:
-            raise self._storage_error(action, failure) from failure
-
-    def _storage_error(self, action: str, failure: OSError) -> KafkaError:
-        message = f"Cannot {action} {self.directory.name}: {failure.strerror or failure}"
-        now = self._clock.monotonic()
-        # A full disk fails every append; log one line per second.
-        if now >= self._quiet_until:
-            self._quiet_until = now + 1.0
-            logger.error("%s (%s)", message, self.directory)
-        return KafkaError(Error.KAFKA_STORAGE_ERROR, message)
+            raise self._failures.error(action, failure) from failure
 
     # Retention
 
@@ -487,7 +472,7 @@ class Log:
             expired = retention.count_expired(self.segments, self._config, self.log_start_offset, now_ms)
             if self.high_watermark < self.log_end_offset:
                 # A record that is not committed yet must not be missing from one replica only.
-                expired = min(expired, self._reader.segment_number(self.high_watermark))
+                expired = min(expired, self._list.number_of(self.high_watermark))
             if not expired:
                 return []
             if expired == len(self.segments):
@@ -495,11 +480,8 @@ class Log:
             return self._remove_oldest(expired)
 
     def _remove_oldest(self, count: int) -> list[Path]:
-        removed = self.segments[:count]
-        del self.segments[:count]
-        self._sealed_bytes -= sum(segment.size for segment in removed)
-        self._reader.forget_positions()
         logger.info("%s: removing %d expired segments", self.directory, count)
+        removed = self._list.take_oldest(count)
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         self._leader_epochs.truncate_from_start(self.log_start_offset)
         return [path for segment in removed for path in retention.retire(segment, self._disk)]
@@ -507,47 +489,31 @@ class Log:
     def replace_segments(self, replaced: Sequence[int], base_offset: int) -> list[Path] | None:
         """Put a staged compacted segment in the place of sealed ones; returns the old files for removal.
 
-        Nothing is done, and None returned, where retention has meanwhile taken one of them.
+        Does nothing and returns None if retention has dropped one of them meanwhile.
         """
-        first = self._reader.segment_number(replaced[0])
-        old = self.segments[first : first + len(replaced)]
-        if [segment.base_offset for segment in old] != list(replaced):
-            return None
-        for segment in old:
-            segment.release_file()
-        retired = swap.put_in_place(self.directory, base_offset, replaced, self._disk)
-        new = Segment.listed(self.directory, base_offset, self._disk, self._config.index_interval_bytes)
-        self.segments[first : first + len(replaced)] = [new]
-        self._sealed_bytes += new.size - sum(segment.size for segment in old)
-        self._reader.forget_positions()
-        return retired
+        return self._list.replace(replaced, base_offset, self._config)
 
     # Truncating
 
     def truncate_to(self, offset: int) -> list[Path]:
         """Drop the batches that reach to an offset or past it; returns files to remove after a delay.
 
-        Batches are dropped whole, so the log may end before the offset. Each step leaves a directory that
-        opens as a beginning of the log that was there: newer segments go first, and a batch goes before its
-        index entries. The caller writes the recovery point down before it appends again.
+        Batches are dropped whole, so the log may end before the offset. The caller writes the recovery point
+        down before it appends again.
         """
         if offset >= self.log_end_offset:
             return []
         if offset < self.segments[0].base_offset:
             return self.restart_at(offset)
         with self._truncating():
-            number = self._reader.segment_number(offset)
-            retired = self._retire_from(number + 1)
-            self.segments[-1].truncate_to(offset)
-            self._adopt_end(self.segments[-1].read_end_offset())
+            retired = self._list.truncate_to(offset)
+            self._adopt_end(self._list.active.read_end_offset())
         return retired
 
     def restart_at(self, offset: int) -> list[Path]:
         """Drop everything and continue, empty, at an offset; returns files to remove after a delay."""
         with self._truncating():
-            retired = self._retire_from(0)
-            now_ms = self._clock.now_ms()
-            self.segments.append(Segment.create(self.directory, offset, self._disk, self._config, now_ms))
+            retired = self._list.restart_at(offset, self._config, self._clock.now_ms())
             self.log_start_offset = offset
             self._leader_epochs.clear()
             self._adopt_end(offset)
@@ -567,21 +533,10 @@ class Log:
                 f"{self.directory.name} is read-only: it cannot be truncated ({reason}). "
                 "Repair the disk and restart the broker"
             )
-            raise self._storage_error("truncate", failure) from failure
-
-    def _retire_from(self, number: int) -> list[Path]:
-        """Set the segments from a place in the list on aside, the newest first."""
-        dropped = self.segments[number:]
-        retired = [path for segment in reversed(dropped) for path in retention.retire(segment, self._disk)]
-        if retired:
-            self._disk.fsync_directory(self.directory)
-        del self.segments[number:]
-        return retired
+            raise self._failures.error("truncate", failure) from failure
 
     def _adopt_end(self, end_offset: int) -> None:
         """Bring everything that is derived from the segments back to where they end now."""
-        self._active = self.segments[-1]
-        self._sealed_bytes = sum(segment.size for segment in self.segments[:-1])
         self.log_end_offset = end_offset
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
@@ -596,10 +551,7 @@ class Log:
         )
         self.set_high_watermark(self._high_watermark)
         self.producers.expire(self._clock.now_ms() - self._producer_id_expiration_ms)
-        self._has_aborted_transactions = any(
-            segment.transaction_index is not None for segment in self.segments
-        )
-        self._reader.forget_positions()
+        self._has_aborted_transactions = self._list.has_aborted_transactions()
 
     # Flushing and closing
 
@@ -613,19 +565,19 @@ class Log:
     @property
     def active_file(self) -> ActiveFile | None:
         """The file that appends go to; None while it is not open."""
-        return self._active.active_file
+        return self._list.active.active_file
 
     def report_missing(self, missing: ActiveFile) -> None:
         """Take no more records: the file they would go to was deleted, moved or replaced.
 
         Nothing is done if the log has closed the file since, as on a roll or when its topic is deleted.
         """
-        active = self._active.active_file
+        active = self._list.active.active_file
         if self.read_only_reason is not None or active is None or active.file is not missing.file:
             return
         self.read_only_reason = (
             f"{self.directory.name} is read-only: its active segment {missing.path} was deleted, moved or "
-            f"replaced under the running broker. Offsets {self._active.base_offset} to "
+            f"replaced under the running broker. Offsets {self._list.active.base_offset} to "
             f"{self.log_end_offset - 1} are only in the file that the broker still has open. "
             f"Save it before you stop the broker ({missing.rescue}), then restart the broker"
         )
@@ -642,7 +594,7 @@ class Log:
 
     def release_idle_files(self) -> None:
         """Close files that were not used since the last call."""
-        active = self._active.active_file
+        active = self._list.active.active_file
         if active is not None and not active.is_in_place():
             self.report_missing(active)
         if self.read_only_reason is not None:
