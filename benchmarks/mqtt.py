@@ -234,7 +234,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--messages", type=int, default=20_000)
-    parser.add_argument("--idle", type=int, default=9_000)
+    parser.add_argument("--idle", type=int, default=10_000)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory, millrace(Path(directory) / "data") as ours:
         if shutil.which("mosquitto", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin") is None:
