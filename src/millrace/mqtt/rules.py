@@ -15,10 +15,14 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 DEFAULT_TOPIC = "mqtt"
+CACHED_TOPICS = 10_000
+CACHED_LENGTH = 200
+"""Longer topics are not cached, so that clients cannot fill the memory with them."""
 DIRECTIONS = ("both", "in", "out")
 
 _PLACEHOLDER = re.compile(r"\{([a-zA-Z_][a-zA-Z0-9_]*)(\.\.\.)?\}")
@@ -116,6 +120,9 @@ class Rules:
         self._rules = list(rules)
         self._inward = [one for one in self._rules if one.direction != "out"]
         self._outward: dict[str, list[Rule]] = {}
+        # Sensors publish to the same topics again and again.
+        self._cached_place = lru_cache(CACHED_TOPICS)(self._place)
+        self._cached_name = lru_cache(CACHED_TOPICS)(self._name)
         for one in self._rules:
             if one.direction != "in":
                 self._outward.setdefault(one.topic, []).append(one)
@@ -132,6 +139,9 @@ class Rules:
 
     def place(self, name: str) -> Place | None:
         """The log topic and key of an MQTT topic; None if no rule lets it into the log."""
+        return self._cached_place(name) if len(name) <= CACHED_LENGTH else self._place(name)
+
+    def _place(self, name: str) -> Place | None:
         if name.startswith("$"):
             return None
         for one in self._inward:
@@ -142,6 +152,9 @@ class Rules:
 
     def name(self, log_topic: str, key: str) -> str | None:
         """The MQTT topic of a record; None if no rule lets it out."""
+        return self._cached_name(log_topic, key) if len(key) <= CACHED_LENGTH else self._name(log_topic, key)
+
+    def _name(self, log_topic: str, key: str) -> str | None:
         for one in self._outward.get(log_topic, ()):
             found = one.name(key)
             if found is not None:
