@@ -141,6 +141,23 @@ def test_memory_of_a_slow_client_is_bounded_while_others_publish(broker: Broker,
         assert received + server.counters.messages_dropped == 400
 
 
+def test_a_client_that_is_far_behind_reads_the_log_in_turns(
+    server: RunningServer, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millrace.mqtt.sessions.feed.TURN_RECORDS", 10)
+    client = lasting(server.port, name)
+    client.subscribe(name)
+    client.disconnect()
+    with RawClient(server.port, f"{name}-out") as publisher:
+        publisher.publish(name, b"first")
+        publisher.send(*(p.Publish(f"{name}/other", b"", 0) for _ in range(95)))
+        publisher.publish(name, b"last")
+    with lasting(server.port, name) as client:
+        assert [client.take().payload for _ in range(2)] == [b"first", b"last"]
+        client.publish(name, b"live")
+        assert client.take().payload == b"live"
+
+
 def test_a_shared_group_keeps_messages_while_every_member_is_away(server: RunningServer, name: str) -> None:
     member = lasting(server.port, name)
     member.subscribe(f"$share/g/{name}")

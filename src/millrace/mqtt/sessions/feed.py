@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from millrace.mqtt.rules import Rules
     from millrace.mqtt.settings import Settings
 
+TURN_RECORDS = 20_000
+"""Records that one turn looks at: other clients are waiting for theirs."""
+
 
 @dataclass(slots=True)
 class Delivery:
@@ -219,7 +222,9 @@ def read_turn(
     """Read the messages of QoS 1 and 2 from one position to another, up to the size of a queue."""
     turn = Turn([], dict(start), is_complete=False)
     size = 0
-    for record in records(start, end):
+    for number, record in enumerate(records(start, end), 1):
+        if number > TURN_RECORDS:
+            return turn
         message = message_in(record, rules)
         assert message is None or message.source is not None
         turn.position[Source(record.topic(), record.partition())] = record.offset() + 1

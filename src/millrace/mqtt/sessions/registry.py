@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+ROUNDS = 300
+"""Of every so many rounds of storing positions, one is for all connected sessions."""
 MAX_FILTER = 4096
 """Characters of a topic filter: every subscription is kept in memory."""
 
@@ -34,6 +36,7 @@ class Sessions:
         self.by_client: dict[str, Session] = {}
         self.groups: dict[str, ShareGroup] = {}
         self._saved_groups: dict[str, Positions] = {}
+        self._rounds = 0
 
     # The life of a session
 
@@ -240,8 +243,12 @@ class Sessions:
 
     def store_positions(self) -> None:
         """Write the state of sessions and groups that have moved on."""
+        # A session without messages moves on too: a restart must not begin far back in the log.
+        self._rounds += 1
+        is_for_all = self._rounds % ROUNDS == 0
         for session in self.by_client.values():
-            if session.is_dirty and session.is_stored:
+            is_due = session.is_dirty or (is_for_all and session.channel is not None)
+            if is_due and session.is_stored:
                 self._hub.save(session)
         for name, group in self.groups.items():
             if group.is_stored:
