@@ -32,6 +32,7 @@ def command(
 
     Several registries over one topic elect a leader; every one of them serves reads, and forwards writes.
     """
+    from millrace.cli.terminal.client_properties import translate
     from millrace.cli.terminal.foreground import log_to_stderr
     from millrace.registry.app import registry_app
     from millrace.registry.leadership import Identity
@@ -42,7 +43,7 @@ def command(
     listening = listen(host, port, name="the registry")
     number = listening.getsockname()[1]
     identity = Identity(advertised_host or _reachable(host), number, eligible=not follow)
-    options = Options(target.bootstrap, identity, topic, group, dict(target.properties))
+    options = Options(target.bootstrap, identity, topic, group, translate(target.properties))
     serve_socket(
         registry_app(options), listening, on_ready=lambda url: click.echo(f"the registry listens on {url}")
     )

@@ -25,12 +25,13 @@ DEFAULT_PORT = 8082
 )
 def command(*, target: Target, host: str, port: int, registry: str | None, idle_seconds: float) -> None:
     """Serve Confluent's REST API, versions 2 and 3: produce, consume and administer over HTTP."""
+    from millrace.cli.terminal.client_properties import translate
     from millrace.cli.terminal.foreground import log_to_stderr
     from millrace.rest.app import Options, rest_app
     from millrace.services.http import serve
 
     log_to_stderr()
-    options = Options(target.bootstrap, registry, dict(target.properties), idle_seconds)
+    options = Options(target.bootstrap, registry, translate(target.properties), idle_seconds)
     serve(
         rest_app(options),
         host,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from millrace.client import Client
+from millrace.client import Client, security_of
 from millrace.client.group_member import REJOIN, GroupMember
 from millrace.errors import KafkaError
 
@@ -70,8 +70,11 @@ Elected = Callable[[Identity | None, bool], Awaitable[None]]
 class Leadership:
     """Keeps this registry in the group, and reports who leads."""
 
-    def __init__(self, bootstrap: str, group: str, identity: Identity, elected: Elected) -> None:
+    def __init__(
+        self, bootstrap: str, group: str, identity: Identity, elected: Elected, properties: Mapping[str, str]
+    ) -> None:
         self._bootstrap, self._group = bootstrap, group
+        self._security = security_of(properties)
         self._identity = identity
         self._elected = elected
         self._task: asyncio.Task[None] | None = None
@@ -89,7 +92,9 @@ class Leadership:
     async def _run(self) -> None:
         while True:
             try:
-                async with Client(self._bootstrap, client_id="millrace-registry") as client:
+                async with Client(
+                    self._bootstrap, client_id="millrace-registry", security=self._security
+                ) as client:
                     await self._take_part(client)
             except KafkaError as error:
                 logger.warning("election of the registries' leader fails: %s; trying again", error)

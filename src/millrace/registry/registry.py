@@ -33,7 +33,7 @@ class Options:
     topic: str = topic.TOPIC
     group: str = "schema-registry"
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Further properties of Kafka clients, such as those of security."""
+    """Further properties of Kafka clients under librdkafka's names, such as those of security."""
 
 
 class NotLeader(Exception):
@@ -69,7 +69,9 @@ class Registry:
         options = self._options
         while True:
             try:
-                self.cluster_id = await topic.create_topic(options.bootstrap, options.topic)
+                self.cluster_id = await topic.create_topic(
+                    options.bootstrap, options.topic, options.properties
+                )
                 break
             except KafkaError as error:
                 logger.warning("the registry waits for its log: %s", error)
@@ -78,7 +80,9 @@ class Registry:
         self._reader.start()
         await self._reader.loaded()
         self._is_loaded.set()
-        self._leadership = Leadership(options.bootstrap, options.group, options.identity, self._elected)
+        self._leadership = Leadership(
+            options.bootstrap, options.group, options.identity, self._elected, options.properties
+        )
         self._leadership.start()
 
     async def close(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from millrace.admin.cluster import describe_cluster
 from millrace.admin.topics import NewTopic, create_topics, existing_topics, wait_for_topics
-from millrace.client import Client
+from millrace.client import Client, security_of
 from millrace.errors import Error
 from millrace.registry import errors
 from millrace.registry.records import Record
@@ -38,12 +38,12 @@ Replay = Callable[[bytes | None, bytes | None], None]
 Properties = Mapping[str, str]
 
 
-async def create_topic(bootstrap: str, topic: str) -> str:
+async def create_topic(bootstrap: str, topic: str, properties: Properties) -> str:
     """Create the topic unless it exists: one partition, compacted, up to three replicas.
 
     Returns the id of the cluster.
     """
-    async with Client(bootstrap) as client:
+    async with Client(bootstrap, security=security_of(properties)) as client:
         cluster = await describe_cluster(client)
         if topic in await existing_topics(client, [topic]):
             return cluster.cluster_id or ""

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from millrace.client import Client
+from millrace.client import Client, security_of
 from millrace.errors import KafkaError
 from millrace.rest.consumers import IDLE_SECONDS, Instances
 from millrace.rest.errors import from_kafka
@@ -41,7 +41,7 @@ class Options:
     registry: str | None = None
     """The address of the schema registry; without one, records with schemas are refused."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Further properties of Kafka clients, such as those of security."""
+    """Further properties of Kafka clients under librdkafka's names, such as those of security."""
     idle_seconds: float = IDLE_SECONDS
     """Consumer instances that are not used for so long are closed."""
 
@@ -55,7 +55,12 @@ def rest_app(options: Options) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        client = Client(options.bootstrap, client_id="millrace-rest", timeout_seconds=_REQUEST_SECONDS)
+        client = Client(
+            options.bootstrap,
+            client_id="millrace-rest",
+            timeout_seconds=_REQUEST_SECONDS,
+            security=security_of(options.properties),
+        )
         producer = SharedProducer(options.bootstrap, options.properties)
         instances = Instances(options.bootstrap, options.properties, options.idle_seconds)
         app.state.proxy = Proxy(
