@@ -1,11 +1,12 @@
 """Both services over a log that wants its clients to authenticate and to be allowed."""
 
+from tests.served_app import ServedApp
+
 from millrace.registry.app import registry_app
 from millrace.registry.leadership import Identity
 from millrace.registry.registry import Options as RegistryOptions
 from millrace.rest.app import Options, rest_app
 from millrace.testing import Broker
-from tests.served_app import ServedApp
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SECURED = {

@@ -272,15 +272,20 @@ def test_instance_refuses_what_does_not_fit(http: httpx.Client, filled: str, uri
     fails(http.post(group, json={"name": 5}), 42204)
 
 
-def test_record_that_is_not_json_is_reported(http: httpx.Client, topic: str, fails: Fails) -> None:
-    body = {"records": [{"value": base64.b64encode(b"\xff{").decode()}]}
+def test_record_that_is_not_json_is_reported_and_loses_no_other(
+    http: httpx.Client, topic: str, fails: Fails
+) -> None:
+    values = [b"1", b"2", b"\xff{", b"4"]
+    body = {"records": [{"value": base64.b64encode(value).decode()} for value in values]}
     produce(http, f"/topics/{topic}/partitions/0", "binary", body)
     uri = create(http, f"group-{topic}")
-    http.post(f"{uri}/subscription", json={"topics": [topic]})
-    deadline = time.monotonic() + DEADLINE
-    while (response := http.get(f"{uri}/records", headers={"accept": kind("json")})).status_code == 200:
-        assert time.monotonic() < deadline
-    fails(response, 42203)
+    http.post(f"{uri}/assignments", json={"partitions": [{"topic": topic, "partition": 0}]})
+    assert [record["value"] for record in read(http, uri, "json", 2)] == [1, 2]
+    for _ in range(2):
+        response = http.get(f"{uri}/records?timeout={int(DEADLINE * 900)}", headers={"accept": kind("json")})
+        assert f"topic {topic}, partition 0, offset 2" in fails(response, 42203)
+    http.post(f"{uri}/positions", json={"offsets": [{"topic": topic, "partition": 0, "offset": 3}]})
+    assert [record["value"] for record in read(http, uri, "json", 1)] == [4]
     http.delete(uri)
 
 

@@ -104,7 +104,7 @@ class Reader:
                 "enable.partition.eof": True,
                 "isolation.level": "read_committed",
                 "fetch.wait.max.ms": 500,
-                "log_level": 3,
+                "log_level": 2,
             }
         )
         try:
@@ -165,7 +165,7 @@ class Writer:
             "transactional.id": transactional_id,
             "transaction.timeout.ms": int(_WRITE_SECONDS * 1000),
             "linger.ms": 0,
-            "log_level": 3,
+            "log_level": 2,
         }
         self._producer: Any = None
         # The client library blocks; one thread keeps the writes in order.

@@ -90,7 +90,7 @@ def rest_app(options: Options) -> Starlette:
 def _admin_client(options: Options) -> Any:
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient({**options.properties, "bootstrap.servers": options.bootstrap, "log_level": 3})
+    return AdminClient({**options.properties, "bootstrap.servers": options.bootstrap, "log_level": 2})
 
 
 def _kafka_error(request: Request, failure: Exception) -> Response:

@@ -74,6 +74,16 @@ class Instance:
                 self.is_closed = True
                 await asyncio.get_running_loop().run_in_executor(self._pool, self.consumer.close)
 
+    def rewind(self, messages: list[Any]) -> None:
+        """Read these records again next time. Blocking."""
+        from confluent_kafka import TopicPartition
+
+        first: dict[tuple[str, int], int] = {}
+        for message in messages:
+            first.setdefault((message.topic(), message.partition()), message.offset())
+        for (topic, partition), offset in first.items():
+            self.consumer.seek(TopicPartition(topic, partition, offset))
+
     def fetch(self, timeout_ms: int, max_bytes: int) -> list[Any]:
         """Records, as soon as there are some; none if the time has passed. Blocking.
 
@@ -134,7 +144,7 @@ class Instances:
             "bootstrap.servers": self._bootstrap,
             "group.id": group,
             "client.id": name,
-            "log_level": 3,
+            "log_level": 2,
             **_kafka_settings(settings),
         }
         try:

@@ -39,7 +39,7 @@ class SharedProducer:
             "compression.type": "lz4",
             "delivery.timeout.ms": 30_000,
             "queue.buffering.max.kbytes": 65_536,
-            "log_level": 3,
+            "log_level": 2,
             **properties,
             "bootstrap.servers": bootstrap,
         }

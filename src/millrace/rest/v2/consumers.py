@@ -15,6 +15,7 @@ from millrace.rest.formats import SCHEMA_TYPES, decode_plain
 from millrace.rest.v2.answers import Answer, no_content, require_accepted
 from millrace.rest.web import body_of, proxy
 from millrace.services.encoded_path import Route
+from millrace.services.errors import ApiError
 
 _COMMIT_SECONDS = 30
 _BEGINNING, _END = -2, -1
@@ -132,23 +133,41 @@ async def read(request: Request) -> Response:
     if not instance.topics and not instance.is_assigned:
         raise error(40903, "Consumer is not subscribed to any topics or assigned any partitions")
     messages = await _run(instance, lambda: instance.fetch(timeout_ms, max_bytes))
-    decode = _decoder(request, instance.format)
+    # The registry may be asked for schemas.
+    records, failure = await asyncio.to_thread(_converted, messages, _decoder(request, instance.format))
+    if failure is not None:
+        # Those that are not returned are read again by the next request.
+        await _run(instance, lambda: instance.rewind(messages[len(records) :]))
+        if not records:
+            raise _unconverted(messages[0], failure)
+    return Answer(records, media_type=kind)
 
-    def convert() -> list[dict[str, Any]]:
-        return [
+
+def _converted(
+    messages: list[Any], decode: Callable[[bytes | None], Any]
+) -> tuple[list[dict[str, Any]], ApiError | None]:
+    """Records in the form of a response, up to the first that cannot be converted, and why it cannot."""
+    records: list[dict[str, Any]] = []
+    for message in messages:
+        try:
+            key, value = decode(message.key()), decode(message.value())
+        except ApiError as failure:
+            return records, failure
+        records.append(
             {
                 "topic": message.topic(),
-                "key": decode(message.key()),
-                "value": decode(message.value()),
+                "key": key,
+                "value": value,
                 "partition": message.partition(),
                 "offset": message.offset(),
             }
-            for message in messages
-        ]
+        )
+    return records, None
 
-    # The registry may be asked for schemas.
-    records = await asyncio.to_thread(convert) if messages else []
-    return Answer(records, media_type=kind)
+
+def _unconverted(message: Any, failure: ApiError) -> ApiError:
+    where = f"topic {message.topic()}, partition {message.partition()}, offset {message.offset()}"
+    return error(failure.code, f"{failure.message} ({where}; to skip it, POST the next offset to /positions)")
 
 
 def _decoder(request: Request, name: str) -> Callable[[bytes | None], Any]:
