@@ -98,11 +98,10 @@ class Controller:
     async def take_over(self, cluster_id: str) -> None:
         """Read the cluster, complete what the controller before left half done, and publish it."""
         async with self.changing:
-            image = await self.registry.load(cluster_id)
+            image, stateless = await self.registry.load(cluster_id)
             image = replace(image, controller=self.config.node_id).with_brokers(await self.registry.brokers())
-            for topic in image.topics.values():
-                if missing := await self.registry.without_states(topic):
-                    await self.registry.create_states(self.seat, topic, missing)
+            for name, missing in stateless.items():
+                await self.registry.create_states(self.seat, image.topics[name], missing)
             deleted, self._image = image.deleting.values(), replace(image, deleting={})
             await self._save(self._image, self._decided(self._image, leadership.settled))
             for name in deleted:
@@ -356,6 +355,9 @@ class Controller:
                     states.setdefault(topic.name, {})[index] = changed
             if states:
                 await self.save(self._image, states)
+            # A replica that joined may have been the first of several that are to be added.
+            if not INTERNAL_TOPICS.isdisjoint(states) and (raised := self._raised_factors()):
+                await self.save(self._image, raised)
             return outcomes
 
     # Producer ids

@@ -160,8 +160,11 @@ class Registry:
 
     # Reading
 
-    async def load(self, cluster_id: str) -> ClusterImage:
-        """Everything but the brokers. Topics that are being deleted are marked so."""
+    async def load(self, cluster_id: str) -> tuple[ClusterImage, dict[str, list[int]]]:
+        """Everything but the brokers, and the partitions of each topic that have no state yet.
+
+        Topics that are being deleted are marked so.
+        """
         deleting = set(await self.ensemble.children(znodes.DELETED_TOPICS))
         image = ClusterImage(
             cluster_id,
@@ -176,28 +179,28 @@ class Registry:
         names = sorted(await self.ensemble.children(znodes.TOPICS))
         nodes = await self.ensemble.get_all([znodes.topic_path(name) for name in names])
         topics = []
+        new: dict[str, list[int]] = {}
         for name, node in zip(names, nodes, strict=True):
             if node is not None:
-                topic = await self._load_topic(name, node)
+                topic, stateless = await self._load_topic(name, node)
+                if stateless and name not in deleting:
+                    new[name] = stateless
                 topics.append(replace(topic, configs=configs.get(name, MappingProxyType({}))))
         image = image.with_topics(topic for topic in topics if topic.name not in deleting)
-        return replace(
-            image,
-            deleting=MappingProxyType(
-                {topic.topic_id: topic.name for topic in topics if topic.name in deleting}
-            ),
-        )
+        deleted = {topic.topic_id: topic.name for topic in topics if topic.name in deleting}
+        return replace(image, deleting=MappingProxyType(deleted)), new
 
-    async def _load_topic(self, name: str, node: Stored) -> TopicImage:
+    async def _load_topic(self, name: str, node: Stored) -> tuple[TopicImage, list[int]]:
         indexes = [int(index) for index in znodes.parse(node.data).get("partitions", {})]
         found = await self.ensemble.get_all([znodes.state_path(name, index) for index in indexes])
         states = {index: state for index, state in zip(indexes, found, strict=True) if state is not None}
-        return znodes.decode_topic(
+        topic = znodes.decode_topic(
             name,
             node.data,
             {index: state.data for index, state in states.items()},
             {index: state.version for index, state in states.items()},
         )
+        return topic, [index for index in indexes if index not in states]
 
     async def _configs(self, path: str) -> Mapping[str, Mapping[str, str]]:
         names = await self.ensemble.children(path)
@@ -245,13 +248,6 @@ class Registry:
         if await self.ensemble.get(path) is None:
             await self._write(seat, [Create(path)])
         await self._write(seat, _new_states(seat, topic, indexes))
-
-    async def without_states(self, topic: TopicImage) -> list[int]:
-        """The partitions of a topic that have no state yet."""
-        found = await self.ensemble.get_all(
-            [znodes.state_path(topic.name, index) for index in range(topic.partitions)]
-        )
-        return [index for index, node in enumerate(found) if node is None]
 
     async def add_partitions(self, seat: Seat, topic: TopicImage, first: int) -> None:
         await self._write(

@@ -29,6 +29,7 @@ from millrace.cluster.znodes import BROKERS, CONTROLLER
 logger = logging.getLogger(__name__)
 
 PINGS_PER_TIMEOUT = 4
+REQUESTS_AT_ONCE = 300
 
 
 class ZooKeeper:
@@ -155,7 +156,11 @@ class ZooKeeper:
         return Stored(data, stat.version, stat.czxid, stat.ephemeralOwner)
 
     async def get_all(self, paths: Sequence[str]) -> list[Stored | None]:
-        return list(await asyncio.gather(*map(self.get, paths)))
+        found: list[Stored | None] = []
+        # Not all at once: pings would wait behind them, and the session look older than it is.
+        for place in range(0, len(paths), REQUESTS_AT_ONCE):
+            found += await asyncio.gather(*map(self.get, paths[place : place + REQUESTS_AT_ONCE]))
+        return found
 
     async def children(self, path: str) -> list[str]:
         from kazoo.exceptions import NoNodeError

@@ -12,9 +12,9 @@ from millrace.testing.broker import Broker, BrokerProcess
 from millrace.testing.ensemble import MemoryEnsemble, MemorySession
 from millrace.zookeeper_server import ZooKeeperServer
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 QUICK = {
-    "replica.lag.time.max.ms": "2000",
+    "replica.lag.time.max.ms": "10000",
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
 }
@@ -57,8 +57,11 @@ class Cluster:
     ...     print(cluster.bootstrap)
     """
 
-    def __init__(self, brokers: int = 3, properties: Mapping[str, str] | None = None) -> None:
-        self.ensemble = MemoryEnsemble()
+    def __init__(
+        self, brokers: int = 3, properties: Mapping[str, str] | None = None, *, session_seconds: float = 10.0
+    ) -> None:
+        """A broker that is cut off from the ensemble counts as dead after `session_seconds`."""
+        self.ensemble = MemoryEnsemble(session_seconds)
         self.brokers = {
             number: Member(self.ensemble, number, properties or {}) for number in range(1, brokers + 1)
         }

@@ -24,7 +24,7 @@ from millrace.cluster.coordination import (
 class MemoryEnsemble:
     """The tree. Brokers on several threads use it, each through a session of its own."""
 
-    def __init__(self, timeout_seconds: float = 1.0) -> None:
+    def __init__(self, timeout_seconds: float = 10.0) -> None:
         self.timeout_seconds = timeout_seconds
         self.lock = threading.RLock()
         self.nodes: dict[str, Stored] = {"/": Stored(b"", 0, 0, 0)}
