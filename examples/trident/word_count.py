@@ -14,11 +14,14 @@ counts a word twice: a batch that comes again changes nothing.
 """
 
 import os
+import tempfile
+from pathlib import Path
 
 from millrace.pipelines import log
 from millrace.trident import Count, FilterNull, MapGet, Split, Sum, TridentTopology, state
 
-COUNTS = os.environ.get("WORD_COUNTS", "word-counts.db")
+# The whole path: submitted topologies run in other directories.
+COUNTS = os.environ.get("WORD_COUNTS", Path(tempfile.gettempdir()) / "word-counts.db")
 
 topology = TridentTopology("word-count")
 

@@ -72,6 +72,8 @@ def test_a_state_in_the_log_is_followed(new_state: NewState, broker: Broker) -> 
 def test_memory_and_operators_of_spark_are_refused_with_the_reason() -> None:
     with pytest.raises(TridentError, match="in the memory of Spark's driver"):
         queries(state.memory("counts")).drpc_topology()
+    with pytest.raises(TridentError, match="give the whole path"):
+        queries(state.sqlite("counts.db", "counts")).drpc_topology()
     topology = TridentTopology("mixed")
     rows = topology.new_stream("rows", log.text("rows"))
     topology.merge(topology.new_drpc_stream("f"), rows)

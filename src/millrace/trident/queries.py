@@ -78,6 +78,11 @@ def _check(request: nodes.Request, end: nodes.Node) -> None:
                 f"the DRPC stream {request.function} queries {spec.name}, which is in the memory of Spark's"
                 " driver, where no other process reaches it; use SQLite, PostgreSQL, Redis or the log"
             )
+        if spec.is_relative:
+            raise TridentError(
+                f"the DRPC stream {request.function} queries {spec.name}, whose file has a relative path,"
+                " and its workers run in another directory; give the whole path"
+            )
 
 
 def _states_of(end: nodes.Node) -> list[StateSpec]:

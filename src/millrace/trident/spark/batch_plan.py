@@ -77,9 +77,14 @@ class BatchPlan:
 
     def update(self, node: nodes.Node) -> None:
         """Run the update of a state."""
-        frame = self.frame(node)
-        if choose(node).engine != "driver":
-            frame.count()
+        if self._readers[id(node)] > 1 or choose(node).engine != "driver":
+            frame = self.frame(node)
+            if choose(node).engine != "driver":
+                frame.count()
+        elif isinstance(node, (nodes.Persisted, nodes.Updated)) and id(node) not in self._frames:
+            # Nothing reads the new values: they need not go back to Spark.
+            for _ in self._in_driver(*self._state_step(node)[:2]):
+                pass
 
     def close(self) -> None:
         """Free what the batch has kept."""
@@ -255,14 +260,15 @@ class BatchPlan:
             return in_tasks(frame, step, schema)
         import pyarrow as pa
 
-        state = self._states.get(node.state.name)
-        if state is None:
-            raise TridentError(f"the state {node.state.name} is not open; run the topology as a whole")
-        made = pa.Table.from_batches(
-            step.run(state, frame.toArrow().to_batches()), schema=arrow_schema(schema)
-        )
+        made = pa.Table.from_batches(self._in_driver(frame, step), schema=arrow_schema(schema))
         # One partition, always: the exactly-once sink needs as many tasks when a batch comes again.
         return frame.sparkSession.createDataFrame(made, schema).coalesce(1)
+
+    def _in_driver(self, frame: DataFrame, step: StateStep) -> Iterator[pa.RecordBatch]:
+        state = self._states.get(step.spec.name)
+        if state is None:
+            raise TridentError(f"the state {step.spec.name} is not open; run the topology as a whole")
+        return step.run(state, frame.toArrow().to_batches())
 
     def _state_step(
         self, node: nodes.Windowed | nodes.Queried | nodes.Persisted | nodes.Updated

@@ -33,6 +33,8 @@ class StateSpec:
     """Whether other processes see it."""
     is_local: bool = False
     """Whether it is bound to this machine."""
+    is_relative: bool = False
+    """Whether its place depends on the working directory of the process."""
     cache: int = CACHED_ROWS
     """The number of rows that the driver keeps in memory."""
 
@@ -56,7 +58,14 @@ def memory(name: str, *, kind: Kind = "opaque") -> StateSpec:
 def sqlite(path: str | Path, table: str, *, kind: Kind = "opaque", cache: int = CACHED_ROWS) -> StateSpec:
     """A state in a table of an SQLite file on this machine."""
     location = str(Path(path).expanduser().absolute())
-    return StateSpec(table, partial(_open_sqlite, location, table), kind, is_local=True, cache=cache)
+    return StateSpec(
+        table,
+        partial(_open_sqlite, location, table),
+        kind,
+        is_local=True,
+        is_relative=not Path(path).expanduser().is_absolute(),
+        cache=cache,
+    )
 
 
 def postgresql(url: str, table: str, *, kind: Kind = "opaque") -> StateSpec:

@@ -47,7 +47,7 @@ def encode_key(values: Sequence[Any]) -> str:
 
 def decode(text: str) -> Any:
     """The value of a text that `encode` or `encode_key` has made."""
-    return json.loads(text, object_hook=_untagged)
+    return _DECODER.decode(text)
 
 
 def _with_pairs(value: Any) -> Any:
@@ -92,3 +92,5 @@ def _untagged(found: dict[str, Any]) -> Any:
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_tagged)
 _KEY_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_tagged, sort_keys=True)
+# json.loads would make a decoder for every text.
+_DECODER = json.JSONDecoder(object_hook=_untagged)
