@@ -252,7 +252,11 @@ class Broker:
                 f"{unavailable}; start one with `millrace zookeeper`, or run the broker alone with"
                 " --standalone"
             ) from unavailable
-        return ClusterStore(self.config, registry, cluster_id, self.config.inter_broker_listener)
+        try:
+            return ClusterStore(self.config, registry, cluster_id, self.config.inter_broker_listener)
+        except ConfigError as error:
+            self._server.stop()
+            raise StartupError(f"connections between brokers: {error}") from error
 
     def _open(self, log_dirs: list[LogDir]) -> Node:
         try:

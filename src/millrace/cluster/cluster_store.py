@@ -30,7 +30,7 @@ from millrace.cluster.image import (
 )
 from millrace.cluster.image_change import apply_change, replace_all
 from millrace.cluster.metadata_changes import MetadataChanges, dynamic_layers
-from millrace.cluster.peers import Peers
+from millrace.cluster.peers import Peers, security_between_brokers
 from millrace.cluster.registry import BrokerIdTaken, Deposed, Registry
 from millrace.cluster.store import PartitionStates, Subscriber
 from millrace.cluster.topic_rules import DEFAULT
@@ -73,7 +73,7 @@ class ClusterStore:
         self._epoch = NO_EPOCH
         self._controller: Controller | None = None
         self._changes: MetadataChanges | None = None
-        self.peers = Peers(lambda: self._image, listener)
+        self.peers = Peers(lambda: self._image, listener, security_between_brokers(config))
         self._nudged = asyncio.Event()
         self._advanced = asyncio.Event()
         self._acting: set[asyncio.Task[None]] = set()

@@ -10,7 +10,10 @@ from typing import TypeVar
 from millrace.client.address import Address
 from millrace.client.connection import PLAIN, Connection, Security
 from millrace.client.errors import BrokerUnreachable
+from millrace.client.security import security_of
 from millrace.cluster.image import ClusterImage, Endpoint
+from millrace.config import BrokerConfig
+from millrace.config.security import TLS_OPTIONS
 from millrace.errors import KafkaError
 from millrace.wire.schema import Request, Response
 
@@ -18,6 +21,26 @@ R = TypeVar("R", bound=Response)
 
 CLIENT_ID = "millrace-broker"
 REQUEST_SECONDS = 30.0
+
+
+def security_between_brokers(config: BrokerConfig) -> Security:
+    """The security of connections to other brokers: that of their listener. Raises ConfigError."""
+    name = config.inter_broker_listener
+    listener = next((listener for listener in config.listeners if listener.name == name), None)
+    if listener is None or listener.protocol == "PLAINTEXT":
+        return PLAIN
+    tls = config.tls(name)
+    properties = {
+        option.name: text
+        for option in TLS_OPTIONS
+        if (text := option.text(getattr(tls, option.attribute))) is not None
+    }
+    properties["security.protocol"] = listener.protocol
+    if listener.has_sasl:
+        mechanism = config.sasl_mechanism_inter_broker_protocol
+        properties["sasl.mechanism"] = mechanism
+        properties["sasl.jaas.config"] = config.jaas_config(name, mechanism) or ""
+    return security_of(properties)
 
 
 class Peers:

@@ -185,6 +185,9 @@ class BrokerConfig:
         256 << 20,
         "Bytes of requests held in memory before reading pauses; -1 is no limit, Kafka's default.",
     )
+    sasl_mechanism_inter_broker_protocol: str = string(
+        "SCRAM-SHA-512", "SASL mechanism of brokers that connect to each other."
+    )
     socket_request_max_bytes: int = integer(100 << 20, "Largest request that is accepted.", at_least=1)
     super_users: str = string("", "Principals that may do everything, as User:ada;User:bob.")
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = integer(

@@ -25,6 +25,7 @@ Defaults and limits that differ from Apache Kafka 4.3:
 | `queued.max.request.bytes` | `268435456` | no limit | memory stays bounded whatever clients send |
 | `segment.bytes` | at least 14 | at least 1048576 | small segments are handy in tests |
 | `sasl.enabled.mechanisms` | `SCRAM-SHA-256,SCRAM-SHA-512` | `GSSAPI` | there is no Kerberos here |
+| `sasl.mechanism.inter.broker.protocol` | `SCRAM-SHA-512` | `GSSAPI` | there is no Kerberos here |
 | `node.id` | `1` | must be given | one broker needs no number |
 | `listeners`, `listener.security.protocol.map` | at start | dynamic | addresses are bound once |
 | `max.connections`, `producer.id.expiration.ms` | at start | dynamic | |
