@@ -189,6 +189,7 @@ class Broker:
         return taken
 
     def _bind(self) -> Server:
+        limits = self.config.connection_limits()
         server = Server(
             self._new_client,
             loop=self._loop,
@@ -200,6 +201,7 @@ class Broker:
             max_unread_bytes=self.config.millrace_queued_max_response_bytes,
             max_connections=self.config.max_connections,
             max_idle_seconds=self.config.connections_max_idle_ms / 1000,
+            max_per_host=lambda host: limits.get(host, self.config.max_connections_per_ip),
             busy_poll_seconds=self.config.millrace_busy_poll_us / 1e6,
         )
         for listener in self.config.listeners:
@@ -360,7 +362,7 @@ class Broker:
 
     def _principal(self, connection: Connection, listener: Listener) -> Principal:
         """The principal that a client's certificate proves."""
-        certificate = connection.peer_certificate
+        certificate = connection.peer_certificate if listener.is_encrypted else None
         if certificate is None:
             return ANONYMOUS
         try:

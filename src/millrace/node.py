@@ -19,7 +19,7 @@ from millrace.clock import Clock
 from millrace.cluster import identity
 from millrace.cluster.cluster_store import ClusterStore
 from millrace.cluster.file_store import FileStore
-from millrace.cluster.image import BrokerImage
+from millrace.cluster.image import BrokerImage, ClusterImage
 from millrace.cluster.store import LiveGroupConfigs, LiveTopics, MetadataStore
 from millrace.cluster.topic_rules import DEFAULT
 from millrace.config import BrokerConfig
@@ -35,6 +35,7 @@ from millrace.replication.reconciler import Reconciler
 from millrace.replication.upkeep import Upkeep
 from millrace.replication.waiting import Woken
 from millrace.security.authorizer import Authorizer
+from millrace.security.quotas import Quotas
 from millrace.storage.cleaner import Cleaner
 from millrace.storage.inspector import Inspector
 from millrace.storage.log_dir import LogDir
@@ -95,11 +96,23 @@ class Node:
             loop=self.loop,
             long_requests=LongRequests(memory),
             run_in_thread=self.run_in_thread,
+            quotas=self._quotas(),
             api_versions=offered_versions(),
             authorizer=authorizer,
             verification=None if self.membership is None else self.membership.verification,
             cluster=None if self.membership is None else self.membership.store,
         )
+
+    def _quotas(self) -> Quotas:
+        """The quotas of clients, which follow the metadata."""
+        quotas = Quotas(lambda: self.metadata.image.entity_configs, self.clock, self.config.quota_window_num)
+        quotas.refresh()
+
+        async def refresh(_: ClusterImage) -> None:
+            quotas.refresh()
+
+        self.metadata.subscribe(refresh)
+        return quotas
 
     # Starting
 

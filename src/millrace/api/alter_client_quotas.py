@@ -6,6 +6,7 @@ from millrace.api.context import Context
 from millrace.errors import Error, KafkaError
 from millrace.security.entities import entity_path
 from millrace.security.quotas import check_quota
+from millrace.steps import Turn
 from millrace.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -13,20 +14,26 @@ from millrace.wire.messages.alter_client_quotas import (
     EntryResult,
 )
 
+# Each entity's change is a write to disk.
+MAX_ENTITIES = 1000
 ANY_QUOTA = "producer_byte_rate"
 
 
 async def handle(ctx: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     response = AlterClientQuotasResponse()
+    turn = Turn()
     for entry in request.entries:
         result = EntryResult(entity=entry.entity)
         try:
+            if len(request.entries) > MAX_ENTITIES:
+                raise KafkaError(Error.INVALID_REQUEST, f"More than {MAX_ENTITIES} entities in one request")
             path, settings = _changes(entry)
             if not request.validate_only:
                 await ctx.services.metadata.alter_entity_configs(path, settings)
         except KafkaError as error:
             result.error_code, result.error_message = error.error, error.message
         response.entries.append(result)
+        await turn.end_step()
     return response
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TypeAlias
 
 from millrace.api.context import Context
 from millrace.crypto.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
 from millrace.errors import Error, KafkaError
 from millrace.security.entities import scram_credential, user_path
+from millrace.steps import Turn
 from millrace.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -17,31 +17,38 @@ from millrace.wire.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 
+# Each user's change is a write to disk.
+MAX_USERS = 1000
+
 Change: TypeAlias = "ScramCredentialDeletion | ScramCredentialUpsertion"
 
 
 async def handle(
     ctx: Context, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
-    changes: list[Change] = [*request.deletions, *request.upsertions]
-    repeated = {
-        key for key, count in Counter((one.name, one.mechanism) for one in changes).items() if count > 1
-    }
     response = AlterUserScramCredentialsResponse()
-    for user in dict.fromkeys(change.name for change in changes):
-        own = [change for change in changes if change.name == user]
+    by_user: dict[str, list[Change]] = {}
+    turn = Turn()
+    asked: list[Change] = [*request.deletions, *request.upsertions]
+    for change in asked:
+        by_user.setdefault(change.name, []).append(change)
+        await turn.end_step()
+    for user, changes in by_user.items():
         result = AlterUserScramCredentialsResult(user=user)
         try:
-            if any((user, change.mechanism) in repeated for change in own):
+            if len(by_user) > MAX_USERS:
+                raise KafkaError(Error.INVALID_REQUEST, f"More than {MAX_USERS} users in one request")
+            if len({change.mechanism for change in changes}) < len(changes):
                 raise KafkaError(
                     Error.DUPLICATE_RESOURCE,
                     "A user credential cannot be altered twice in the same request",
                 )
-            settings = dict(_setting(ctx, change) for change in own)
+            settings = dict(_setting(ctx, change) for change in changes)
             await ctx.services.metadata.alter_entity_configs(user_path(user), settings)
         except KafkaError as error:
             result.error_code, result.error_message = error.error, error.message
         response.results.append(result)
+        await turn.end_step()
     return response
 
 

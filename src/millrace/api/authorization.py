@@ -134,17 +134,18 @@ ON_COORDINATED_KEY = Need(Operation.DESCRIBE, _coordinated_alone)
 ON_COORDINATED_KEYS = Need(Operation.DESCRIBE, _coordinated, "coordinator_keys")
 
 
-def _is_replica(request: Any) -> bool:
+def is_replica(request: Any) -> bool:
+    """Whether a Fetch comes from a follower."""
     state = request.replica_state
     return bool((request.replica_id if state is None else state.replica_id) >= 0)
 
 
 AS_REPLICA_OF_FETCH = Need(
-    Operation.CLUSTER_ACTION, lambda _, request, __: CLUSTER if _is_replica(request) else None
+    Operation.CLUSTER_ACTION, lambda _, request, __: CLUSTER if is_replica(request) else None
 )
 READ_FETCHED = Need(
     Operation.READ,
-    lambda ctx, request, topic: None if _is_replica(request) else topic_resource(ctx, topic),
+    lambda ctx, request, topic: None if is_replica(request) else topic_resource(ctx, topic),
     "topics",
 )
 

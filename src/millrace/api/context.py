@@ -23,6 +23,7 @@ from millrace.replication.waiting import Woken
 from millrace.security.authentication import SaslSession
 from millrace.security.authorizer import ANONYMOUS, Authorizer, Principal, Resource
 from millrace.security.operations import ALL, SUPPORTED, Operation, ResourceType
+from millrace.security.quotas import Quotas
 from millrace.storage.inspector import Inspector
 from millrace.txn.coordinator import Transactions
 from millrace.txn.producer_ids import ProducerIdAllocator
@@ -48,6 +49,7 @@ class Services:
     loop: asyncio.AbstractEventLoop
     long_requests: LongRequests
     run_in_thread: Callable[[Callable[[], object]], asyncio.Future[object]]
+    quotas: Quotas
     api_versions: tuple[tuple[int, int, int], ...] = field(default=(), repr=False)
     """The APIs that the broker offers: key, lowest and highest version."""
     authorizer: Authorizer | None = None

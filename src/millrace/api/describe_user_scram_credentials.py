@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from millrace.api.context import Context
@@ -23,10 +24,9 @@ def handle(
     response = DescribeUserScramCredentialsResponse()
     configs = ctx.image.entity_configs
     if request.users:
-        names = [user.name for user in request.users]
-        for name in dict.fromkeys(names):
+        for name, count in Counter(user.name for user in request.users).items():
             infos = _infos(configs.get(user_path(name), {}))
-            response.results.append(_result(name, infos, is_repeated=names.count(name) > 1))
+            response.results.append(_result(name, infos, is_repeated=count > 1))
             yield
     else:
         for path, settings in configs.items():

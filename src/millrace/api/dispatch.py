@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from millrace.api.authorization import Authorize, handle_authorized
 from millrace.api.context import Context, Services, Session
 from millrace.api.request_metrics import ApiMetrics
+from millrace.api.usage import Usage
 from millrace.deferred import Deferred
 from millrace.errors import Error, KafkaError
 from millrace.net.replies import CloseConnection, LateReply, Reply
@@ -71,9 +72,11 @@ class Dispatcher:
         "_closed",
         "_handlers",
         "_interceptors",
+        "_quotas",
         "_received_at",
         "_services",
         "_session",
+        "_usage",
     )
 
     def __init__(
@@ -93,6 +96,8 @@ class Dispatcher:
         self._closed = False
         # When the request under way came; 0 if its time is not measured.
         self._received_at = 0.0
+        self._quotas = services.quotas
+        self._usage = Usage(services.quotas, session)
 
     def offer(self, handlers: Mapping[int, Handler]) -> None:
         """Offer other APIs from the next request on; one that is not offered closes the connection."""
@@ -106,6 +111,9 @@ class Dispatcher:
         handler = self._handlers.get(header.api_key)
         if handler is None or not handler.lowest <= header.api_version <= handler.highest:
             return self._unsupported(header)
+        is_measured = self._quotas.active
+        if is_measured and (seconds := self._usage.begin(frame)):
+            return self._later(self._when_unmuted(seconds, bytes(frame)), begun=False)
         handler.metrics.requests += 1
         self._received_at = self._services.clock.monotonic() if self._services.metrics.is_watched else 0.0
         try:
@@ -115,6 +123,8 @@ class Dispatcher:
         except KafkaError as error:
             raise _malformed(error) from error
         response = self._handle(request, handler, header)
+        if is_measured:
+            self._usage.handled(request)
         if isinstance(response, Response):
             return self._encode(response, handler, header)
         if response is None:
@@ -224,9 +234,20 @@ class Dispatcher:
             # Without effect unless the task was cancelled.
             response.cancel()
 
+    async def _when_unmuted(self, seconds: float, frame: bytes) -> Reply | CloseConnection:
+        """The reply to a request of a client that has to wait because of its quota."""
+        await asyncio.sleep(seconds)
+        reply = self(memoryview(frame))
+        if isinstance(reply, Deferred):
+            delayed: Reply | CloseConnection = await self._await_deferred(reply)
+            return delayed
+        return reply
+
     # Encoding
 
     def _encode(self, response: Response, handler: Handler, header: RequestHeader) -> Reply:
+        if self._quotas.active:
+            self._usage.throttle(response, header.client_id or "")
         try:
             reply = encode_response(response, header.api_version, header.correlation_id)
         except Exception as error:
@@ -236,6 +257,8 @@ class Dispatcher:
         return reply
 
     async def _encode_in_turns(self, response: Response, handler: Handler, header: RequestHeader) -> Reply:
+        if self._quotas.active:
+            self._usage.throttle(response, header.client_id or "")
         try:
             reply = await finish(
                 encode_response_in_steps(response, header.api_version, header.correlation_id)
@@ -249,7 +272,7 @@ class Dispatcher:
 
     # Tasks
 
-    def _later(self, work: Coroutine[Any, Any, Reply], *, begun: bool = True) -> LateReply:
+    def _later(self, work: Coroutine[Any, Any, Reply | CloseConnection], *, begun: bool = True) -> LateReply:
         """The reply that a task works on.
 
         A task is not cancelled with its connection: what was begun, such as deleting a topic, is finished.
@@ -264,7 +287,7 @@ class Dispatcher:
 
         outcome: LateReply = Deferred(cancel)
 
-        def resolve(done: asyncio.Task[Reply]) -> None:
+        def resolve(done: asyncio.Task[Reply | CloseConnection]) -> None:
             # Cancelled with its connection, or by the end of the loop.
             if not done.cancelled():
                 outcome.resolve(_reply(done.exception() or done.result()))

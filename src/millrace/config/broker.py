@@ -140,6 +140,10 @@ class BrokerConfig:
         5 * MINUTE_MS, "How often logs are checked for segments to delete.", at_least=1
     )
     max_connections: int = integer(INT_MAX, "Most connections at a time.", at_least=0)
+    max_connections_per_ip: int = integer(INT_MAX, "Most connections of one address.", at_least=0)
+    max_connections_per_ip_overrides: tuple[str, ...] = strings(
+        (), "Other limits of some addresses, as 10.0.0.1:100,10.0.0.2:5."
+    )
     max_incremental_fetch_session_cache_slots: int = integer(
         1000, "Fetch sessions that are kept at a time.", at_least=0
     )
@@ -184,6 +188,9 @@ class BrokerConfig:
     queued_max_request_bytes: int = long(
         256 << 20,
         "Bytes of requests held in memory before reading pauses; -1 is no limit, Kafka's default.",
+    )
+    quota_window_num: int = integer(
+        11, "Seconds over which the rates of clients with quotas are measured.", at_least=2
     )
     sasl_mechanism_inter_broker_protocol: str = string(
         "SCRAM-SHA-512", "SASL mechanism of brokers that connect to each other."
@@ -301,6 +308,7 @@ class BrokerConfig:
         config.log_dirs = _resolve_log_dirs(static)
         config.listeners = _resolve_listeners(static)
         config.log_config({})
+        config.connection_limits()
         return config
 
     def set_dynamic(self, defaults: dict[str, str], this_broker: dict[str, str]) -> None:
@@ -319,6 +327,16 @@ class BrokerConfig:
             if option.name in layer:
                 return option.parse(layer[option.name])
         return option.default
+
+    def connection_limits(self) -> dict[str, int]:
+        """The addresses that may have another number of connections than all others."""
+        limits = {}
+        for entry in filter(None, self.max_connections_per_ip_overrides):
+            host, _, count = entry.rpartition(":")
+            if not host or not count.isdecimal():
+                raise ConfigError(f"max.connections.per.ip.overrides takes host:number, got {entry!r}")
+            limits[host.strip("[]")] = int(count)
+        return limits
 
     def tls(self, listener: str) -> TlsConfig:
         """The TLS options of a listener: its own over those of all listeners."""

@@ -122,8 +122,6 @@ log.cleaner.io.buffer.size int 524288 dynamic
 log.dir.failure.timeout.ms long 30000
 log.flush.start.offset.checkpoint.interval.ms int 60000
 max.connection.creation.rate int 2147483647 dynamic
-max.connections.per.ip int 2147483647 dynamic
-max.connections.per.ip.overrides string "" dynamic
 metadata.log.dir string -
 metadata.log.max.record.bytes.between.snapshots long 20971520
 metadata.log.max.snapshot.interval.ms long 3600000
@@ -147,7 +145,6 @@ offsets.topic.compression.codec int 0
 principal.builder.class class - per-broker
 producer.purgatory.purge.interval.requests int 1000
 queued.max.requests int 500
-quota.window.num int 11
 quota.window.size.seconds int 1
 remote.fetch.max.wait.ms int 500 dynamic
 remote.list.offsets.request.timeout.ms long 30000 dynamic

@@ -84,6 +84,11 @@ class Connection:
         return self._transport.peer
 
     @property
+    def host(self) -> str:
+        """The client's address without its port."""
+        return self._transport.peer.rpartition(":")[0]
+
+    @property
     def peer_certificate(self) -> Mapping[str, object] | None:
         """The verified certificate of an encrypted connection's client, if it has shown one."""
         return self._transport.peer_certificate

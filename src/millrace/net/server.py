@@ -7,6 +7,8 @@ import errno
 import logging
 import socket
 import ssl
+import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -59,6 +61,7 @@ class Server:
         max_unread_bytes: int,
         max_connections: int,
         max_idle_seconds: float,
+        max_per_host: Callable[[str], int] = lambda host: sys.maxsize,
         busy_poll_seconds: float = 0.0,
     ) -> None:
         self._new_client = new_client
@@ -67,6 +70,8 @@ class Server:
         self._timers = timers
         self._max_connections = max_connections
         self._max_idle_seconds = max_idle_seconds
+        self._max_per_host = max_per_host
+        self._per_host: Counter[str] = Counter()
         self._files = FileSender()
         self._tuning = SocketTuning()
         self._shared = Shared(
@@ -155,6 +160,12 @@ class Server:
             )
             sock.close()
             return
+        if self._per_host[host] >= self._max_per_host(host):
+            logger.warning(
+                "refusing %s: it has %d connections (max.connections.per.ip)", host, self._per_host[host]
+            )
+            sock.close()
+            return
         sock.setblocking(False)
         self._tuning.tune_client(sock, is_local=address[0] == sock.getsockname()[0])
         peer, tls = f"{host}:{address[1]}", self._tls[index]
@@ -198,9 +209,13 @@ class Server:
 
     def _count(self, connection: Connection) -> None:
         self.connections.add(connection)
+        self._per_host[connection.host] += 1
         self.traffic.opened()
 
     def _forget(self, connection: Connection) -> None:
+        self._per_host[connection.host] -= 1
+        if not self._per_host[connection.host]:
+            del self._per_host[connection.host]
         self._timers.cancel((self, connection))
         self.connections.discard(connection)
         self.traffic.closed(connection)
