@@ -106,7 +106,9 @@ class ConnectedClient:
             if self._session is None:
                 self._refuse(packet, Reason.SERVER_UNAVAILABLE)
             else:
-                self._connection.close(Reason.UNSPECIFIED_ERROR, "the session could not be restored")
+                self._connection.close(
+                    Reason.UNSPECIFIED_ERROR, "the session could not be stored or restored"
+                )
 
     async def _objection(self, packet: p.Connect) -> Reason | None:
         """The reason to refuse a client, or None."""
@@ -149,7 +151,7 @@ class ConnectedClient:
         connection.max_packet_size = extra.maximum_packet_size
         session, is_present = self._sessions.open(packet, connection, _expiry(packet))
         self._session = session
-        if session.is_stored or session.will is not None:
+        if session.is_stored or session.will is not None or session.is_recorded:
             await self._hub.saved(session)
         self._hub.counters.connections_accepted += 1
         connection.send(
@@ -198,7 +200,7 @@ class ConnectedClient:
             self._unacknowledged.append(entry)
             hub.publish(message, lambda reason: self._written(packet, entry, reason))
         else:
-            self._publish_twice_checked(packet, message, session)
+            self._publish_once(packet, message, session)
 
     def _topic(self, packet: p.Publish) -> str:
         """The topic of a message, which may be known by an alias only."""
@@ -262,7 +264,7 @@ class ConnectedClient:
             return False
         return True
 
-    def _publish_twice_checked(self, packet: p.Publish, message: Message, session: Session) -> None:
+    def _publish_once(self, packet: p.Publish, message: Message, session: Session) -> None:
         """QoS 2: write a message unless its packet id is in use."""
         packet_id = packet.packet_id
         if packet_id in session.received:

@@ -27,6 +27,7 @@ from millrace.mqtt.settings import RETAINED_TOPIC, SESSIONS_TOPIC, Settings
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
+SAVE_SECONDS = 60.0
 
 Outcome: TypeAlias = Callable[[Reason], None]
 
@@ -269,10 +270,11 @@ class Hub:
         self._saving.pop(session, None)
 
     async def saved(self, session: Session) -> None:
-        """Write the state of a session to the log, and wait until the log has it."""
+        """Write the state of a session to the log, and wait until the log has it. Raises TimeoutError."""
         done = asyncio.Event()
         self.save(session, done.set)
-        await done.wait()
+        async with asyncio.timeout(SAVE_SECONDS):
+            await done.wait()
 
     def _flush(self) -> None:
         saving, self._saving = self._saving, {}
