@@ -59,11 +59,27 @@ def test_a_topology_runs_on_a_spark_cluster(tmp_path: Path) -> None:
             try:
                 expected = write_sentences(broker, 1, 100)
                 url = f"spark://127.0.0.1:{port}"
-                with submitted(platform, topology_file(tmp_path, 1), "cluster", workers=2, master=url):
+                path = topology_with_files(tmp_path / "code")
+                files = [tmp_path / "code" / "data"]
+                with submitted(platform, path, "cluster", workers=2, master=url, files=files):
                     until(lambda: platform.state("cluster") == "ACTIVE", 120)
-                    until(lambda: counts_of(broker, 1) == (dict(expected), 800))
+                    loud = {word.upper(): count for word, count in expected.items()}
+                    until(lambda: counts_of(broker, 1) == (loud, 800))
             finally:
                 platform.close()
+
+
+def topology_with_files(directory: Path) -> Path:
+    """The word count with a module beside it and a data file, which its workers need."""
+    (directory / "data").mkdir(parents=True)
+    (directory / "data" / "mode.txt").write_text("upper")
+    (directory / "spelling.py").write_text(
+        "def spell(text):\n    return getattr(text, open('data/mode.txt').read())()\n"
+    )
+    path = topology_file(directory, 1)
+    text = path.read_text().replace('tup["value"].split()', 'spell(tup["value"]).split()')
+    path.write_text("from spelling import spell\n" + text)
+    return path
 
 
 def is_listening(port: int) -> bool:

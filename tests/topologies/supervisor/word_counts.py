@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -129,9 +129,15 @@ def kill(platform: Platform, name: str) -> None:
 
 @contextmanager
 def submitted(
-    platform: Platform, path: Path, name: str, *, workers: int = 2, master: str | None = None
+    platform: Platform,
+    path: Path,
+    name: str,
+    *,
+    workers: int = 2,
+    master: str | None = None,
+    files: Sequence[Path] = (),
 ) -> Iterator[Job]:
-    package = submission.Package(path, name=name, config={"topology.workers": workers})
+    package = submission.Package(path, name=name, config={"topology.workers": workers}, files=files)
     job = submission.submit(platform.board, package, spark=master is not None, master=master)
     try:
         yield job

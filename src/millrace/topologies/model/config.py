@@ -20,6 +20,9 @@ class Setting(NamedTuple):
 
 SETTINGS: dict[str, Setting] = {
     "topology.workers": Setting(1, int, "Worker processes."),
+    "topology.worker.max.heap.size.mb": Setting(
+        None, (int, float), "A worker that uses more memory is started again."
+    ),
     "topology.message.timeout.secs": Setting(30, (int, float), "A tuple tree that takes longer fails."),
     "topology.enable.message.timeouts": Setting(True, bool, "Whether tuple trees time out."),
     "topology.max.spout.pending": Setting(

@@ -39,6 +39,8 @@ class Job:
 
     history: Mapping[str, Any] | None = None
     """The range of a run over history; None for a run that follows the log."""
+    archive: str = ""
+    """A ZIP archive of the topology's file with everything that workers need beside it."""
     executors: Mapping[str, int] = field(default_factory=dict)
     """By component: threads of each worker, instead of what its spec says."""
 

@@ -33,6 +33,7 @@ from millrace.topologies.runtime.history import History, RecordClock
 from millrace.topologies.runtime.inputs import InputPartition, Place, Source
 from millrace.topologies.runtime.lag import Lag
 from millrace.topologies.runtime.local_stores import LocalStores
+from millrace.topologies.runtime.memory import check_memory
 from millrace.topologies.runtime.output import Output
 from millrace.topologies.runtime.restore import restore
 from millrace.topologies.runtime.sampling import Sampler
@@ -345,6 +346,7 @@ class Worker:
             for laggard in self._lag.laggards(now):
                 self._backpressure.report(laggard, self.job.placement)
             self._reporter.report(self.now(), self._lag.by_task())
+            check_memory(self.job.number, value_of("topology.worker.max.heap.size.mb", self.plan.config))
 
     def _poll(self) -> list[Any]:
         """The records that are there, waiting for the first of them as long as nothing else is to be done."""

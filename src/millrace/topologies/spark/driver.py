@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 TASK_FAILURES = 1000
 WATCH_SECONDS = 0.05
 STOP_SECONDS = 10.0
+# The folder of an unpacked archive on the machines of the workers.
+CODE = "code"
 
 SETTINGS = {
     "spark.task.maxFailures": str(TASK_FAILURES),
@@ -62,7 +64,10 @@ class Driver:
         self._group = f"topology-{job.name}"
         self._context = SparkContext.getOrCreate(conf)
         self._context.setLogLevel("ERROR")
-        self._context.addFile(job.path)
+        if job.archive:
+            self._context.addArchive(f"{job.archive}#{CODE}")
+        else:
+            self._context.addFile(job.path)
         self._failure: BaseException | None = None
         self._interrupted = threading.Event()
 
@@ -108,7 +113,10 @@ class Driver:
         job, workers = self._job, len(self._job.placement)
 
         def run(number: int, rows: Iterable[int]) -> Iterable[int]:
-            shipped = replace(job, path=SparkFiles.get(Path(job.path).name))
+            directory = Path(SparkFiles.get(CODE) if job.archive else SparkFiles.getRootDirectory())
+            # A topology opens the files that were shipped with it by their names.
+            os.chdir(directory)
+            shipped = replace(job, path=str(directory / Path(job.path).name))
             Worker(shipped.worker_job(number)).run()
             return ()
 

@@ -138,13 +138,17 @@ class Board:
 
     def remove(self, job: Job) -> None:
         """Forget a topology that was killed. Its offsets and states stay."""
-        if not any(other.digest == job.digest and other.name != job.name for other in self.jobs.values()):
-            for number in range(job.chunks):
-                self.write(CODE, f"{job.digest}/{number}", None)
         self.write(STATUSES, job.name, None)
         self.write(JOBS, job.name, None)
         self.jobs.pop(job.name, None)
         self.statuses.pop(job.name, None)
+        self.remove_code(job)
+
+    def remove_code(self, job: Job) -> None:
+        """Delete the code of a job that is gone or has other code now, unless another job has the same."""
+        if not any(other.digest == job.digest for other in self.jobs.values()):
+            for number in range(job.chunks):
+                self.write(CODE, f"{job.digest}/{number}", None)
 
     def write(self, topic: str, key: str, value: bytes | None) -> None:
         """Write a record; returns when the log has it."""

@@ -25,6 +25,7 @@ from confluent_kafka import KafkaException
 from millrace.services.secret_file import read_secret
 from millrace.topologies.model.errors import TopologyError
 from millrace.topologies.running import Workers, new_workers, prepare
+from millrace.topologies.runtime import jobs
 from millrace.topologies.runtime.control import topology_key
 from millrace.topologies.runtime.control_writer import ControlWriter, Superseded
 from millrace.topologies.supervisor.board import Board, LogUnavailable
@@ -122,13 +123,16 @@ class Driver:
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
-    def _prepare(self, job: Job, directory: Path) -> Any:
+    def _prepare(self, job: Job, directory: Path) -> jobs.Job:
         config = {**self._task.client, "bootstrap.servers": self._task.bootstrap}
-        unpack(fetch(job, config), directory)
+        packed, code = fetch(job, config), directory / "code"
+        archive = directory / "code.zip"
+        archive.write_bytes(packed)
+        unpack(packed, code)
         # A topology opens the files that were shipped with it by their names.
-        os.chdir(directory)
-        return prepare(
-            directory / job.file,
+        os.chdir(code)
+        prepared = prepare(
+            code / job.file,
             self._task.bootstrap,
             class_name=job.class_name,
             name=job.name,
@@ -138,6 +142,7 @@ class Driver:
             id=job.id,
             executors=job.executors,
         )
+        return replace(prepared, archive=str(archive))
 
     def _watch(self, job: Job, running: _Running) -> Job | None:
         """Follow the job while its workers run."""

@@ -101,6 +101,7 @@ def update(board: Board, job: Job, package: Package, on_progress: Callable[[int]
     ship(board, package.content, on_progress)
     changed = replace(job, generation=job.generation + 1, **package.fields())
     board.put_job(changed)
+    board.remove_code(job)
     return changed
 
 
