@@ -10,7 +10,9 @@ import pytest
 
 from millrace.clock import Clock
 from millrace.net.busy_polling import BusyPolling
-from millrace.testing import Broker, ManualClock
+from millrace.testing import Broker
+
+from .serving import echo, serving
 
 PATIENCE = 200e-6
 
@@ -131,6 +133,19 @@ def test_on_a_system_that_cannot_yield_the_loop_always_sleeps(
     assert world.sleeps
 
 
+class SlowClock(Clock):
+    """A clock on which every two looks, and so every two requests, are 10 ms apart."""
+
+    __slots__ = ("_seconds",)
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def monotonic(self) -> float:
+        self._seconds += 0.01
+        return self._seconds
+
+
 @pytest.fixture
 def yields(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """The times at which a broker in this process yielded the core."""
@@ -145,7 +160,7 @@ def yields(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     yield moments
 
 
-async def request(bootstrap: str, times: int, between: Callable[[], object] = lambda: None) -> None:
+async def request(bootstrap: str, times: int) -> None:
     """Send ApiVersions requests, each after the response to the one before it."""
     host, port = bootstrap.split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -153,7 +168,6 @@ async def request(bootstrap: str, times: int, between: Callable[[], object] = la
         writer.write(bytes.fromhex("0000000a 0012 0000 00000001 ffff".replace(" ", "")))
         size = int.from_bytes(await reader.readexactly(4), "big")
         await reader.readexactly(size)
-        between()
     writer.close()
 
 
@@ -165,8 +179,15 @@ async def test_a_broker_polls_for_a_client_that_sends_request_after_request(yiel
                 await asyncio.sleep(0)
 
 
-async def test_a_broker_sleeps_between_occasional_requests(yields: list[float]) -> None:
-    clock = ManualClock()
-    with Broker({"millrace.busy.poll.us": "1000"}, clock=clock) as broker:
-        await request(broker.bootstrap, times=10, between=lambda: clock.advance(10))
+async def test_a_server_sleeps_between_occasional_requests(yields: list[float]) -> None:
+    async with serving(echo, clock=SlowClock(), busy_poll_seconds=0.001) as (_, port):
+        await request(f"127.0.0.1:{port}", times=10)
         assert not yields
+
+
+async def test_a_server_polls_between_requests_that_are_close(yields: list[float]) -> None:
+    async with serving(echo, clock=SlowClock(), busy_poll_seconds=0.1) as (_, port):
+        await request(f"127.0.0.1:{port}", times=10)
+        async with asyncio.timeout(30):
+            while not yields:
+                await asyncio.sleep(0)
