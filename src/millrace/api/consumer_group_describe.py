@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from millrace.api.context import Context
+from millrace.api.described_groups import describe_each
 from millrace.errors import Error, KafkaError
 from millrace.groups.assignors.spec import Partition
 from millrace.groups.consumer import ConsumerGroup
 from millrace.groups.consumer_member import ConsumerMember, by_topic
 from millrace.security.authorizer import Resource
 from millrace.security.operations import Operation, ResourceType
-from millrace.steps import Steps, each
+from millrace.steps import Steps
 from millrace.wire.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -25,15 +27,9 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> Steps[ConsumerGroupDescribeResponse]:
-    def describe(group_id: str) -> DescribedGroup:
-        described = _describe(ctx, group_id)
-        if request.include_authorized_operations and not described.error_code:
-            group = Resource(ResourceType.GROUP, group_id)
-            described.authorized_operations = ctx.authorized_operations(group)
-        return described
-
-    # A group that is named twice is described once: its description may be long.
-    groups = yield from each(dict.fromkeys(request.group_ids), describe)
+    groups = yield from describe_each(
+        ctx, request.group_ids, partial(_describe, ctx), with_operations=request.include_authorized_operations
+    )
     return ConsumerGroupDescribeResponse(groups=groups)
 
 

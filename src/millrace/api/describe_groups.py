@@ -5,12 +5,13 @@ v6: a missing group is an error; before, it is described as dead.
 
 from __future__ import annotations
 
+from functools import partial
+
 from millrace.api.context import Context
+from millrace.api.described_groups import describe_each
 from millrace.errors import Error, KafkaError
 from millrace.groups.classic import ClassicGroup, State
-from millrace.security.authorizer import Resource
-from millrace.security.operations import ResourceType
-from millrace.steps import Steps, each
+from millrace.steps import Steps
 from millrace.wire.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -22,15 +23,12 @@ NOT_FOUND_FROM = 6
 
 
 def handle(ctx: Context, request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
-    def describe_one(group_id: str) -> DescribedGroup:
-        described = _find_and_describe(ctx, group_id)
-        if request.include_authorized_operations and not described.error_code:
-            group = Resource(ResourceType.GROUP, group_id)
-            described.authorized_operations = ctx.authorized_operations(group)
-        return described
-
-    # A group that is named twice is described once: its description may be long.
-    groups = yield from each(dict.fromkeys(request.groups), describe_one)
+    groups = yield from describe_each(
+        ctx,
+        request.groups,
+        partial(_find_and_describe, ctx),
+        with_operations=request.include_authorized_operations,
+    )
     return DescribeGroupsResponse(groups=groups)
 
 

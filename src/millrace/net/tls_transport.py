@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import socket
 import ssl
-import sys
 import termios
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 
 from millrace.net.replies import Bytes, FileRange
-from millrace.net.transport import Callback
+from millrace.net.transport import Callback, queued_bytes
 
 # Read from a file at a time. OpenSSL sends records of 16 KiB.
 FILE_PIECE_BYTES = 64 * 1024
@@ -180,15 +177,10 @@ class TlsTransport:
         """Every packet is reported: OpenSSL may hold a part of those that the caller waits for."""
 
     def unread_bytes(self) -> int:
-        return self._tls.pending() + self._ask_system(termios.FIONREAD)
+        return self._tls.pending() + queued_bytes(self._fd, termios.FIONREAD)
 
     def unacknowledged_bytes(self) -> int:
-        return self._ask_system(termios.TIOCOUTQ)
-
-    def _ask_system(self, request: int) -> int:
-        with suppress(OSError):
-            return int.from_bytes(fcntl.ioctl(self._fd, request, bytes(4)), sys.byteorder)
-        return 0
+        return queued_bytes(self._fd, termios.TIOCOUTQ)
 
     def close(self) -> None:
         self.on_readable(None)

@@ -112,17 +112,19 @@ class PlainTransport:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
     def unread_bytes(self) -> int:
-        return self._ask_system(termios.FIONREAD)
+        return queued_bytes(self._fd, termios.FIONREAD)
 
     def unacknowledged_bytes(self) -> int:
-        return self._ask_system(termios.TIOCOUTQ)
-
-    def _ask_system(self, request: int) -> int:
-        with suppress(OSError):
-            return int.from_bytes(fcntl.ioctl(self._fd, request, bytes(4)), sys.byteorder)
-        return 0
+        return queued_bytes(self._fd, termios.TIOCOUTQ)
 
     def close(self) -> None:
         self.on_readable(None)
         self.on_writable(None)
         self._socket.close()
+
+
+def queued_bytes(fd: int, request: int) -> int:
+    """The bytes in one of a socket's queues, by an ioctl request; 0 if the connection is broken."""
+    with suppress(OSError):
+        return int.from_bytes(fcntl.ioctl(fd, request, bytes(4)), sys.byteorder)
+    return 0

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
+from millrace.wire.record_numbers import LONGEST_LONG_BYTES, long_number, signed
 from millrace.wire.records import NO_TIMESTAMP, BatchHeader, CorruptBatch, wrapped
 
 LatestOffsets: TypeAlias = dict[bytes, int]
@@ -25,7 +26,7 @@ class Survivors(NamedTuple):
 
     def max_timestamp(self, base_timestamp: int) -> int:
         """The newest survivor's timestamp."""
-        timestamps = (wrapped(base_timestamp + _signed(delta)) for delta in self.timestamp_deltas)
+        timestamps = (wrapped(base_timestamp + signed(delta)) for delta in self.timestamp_deltas)
         return max(NO_TIMESTAMP, *timestamps)
 
 
@@ -90,13 +91,13 @@ def _walk(payload: bytes, header: BatchHeader) -> Iterator[tuple[int, int, int, 
                 position += 1
                 length += (following << 7) - 128
                 if following > 127:
-                    length, position = _long_number(payload, position - 2)
+                    length, position = long_number(payload, position - 2, LONGEST_LONG_BYTES)
             end = position + (length >> 1)
 
             timestamp_delta = payload[position + 1]
             position += 2
             if timestamp_delta > 127:
-                timestamp_delta, position = _long_number(payload, position - 1)
+                timestamp_delta, position = long_number(payload, position - 1, LONGEST_LONG_BYTES)
 
             offset_delta = payload[position]
             position += 1
@@ -105,15 +106,15 @@ def _walk(payload: bytes, header: BatchHeader) -> Iterator[tuple[int, int, int, 
                 position += 1
                 offset_delta += (following << 7) - 128
                 if following > 127:
-                    offset_delta, position = _long_number(payload, position - 2)
+                    offset_delta, position = long_number(payload, position - 2, LONGEST_LONG_BYTES)
             if not next_offset_delta <= offset_delta < end_offset_delta or offset_delta & 1:
-                raise CorruptBatch(f"a record has the offset delta {_signed(offset_delta)}")
+                raise CorruptBatch(f"a record has the offset delta {signed(offset_delta)}")
             next_offset_delta = offset_delta + 2
 
             number = payload[position]
             position += 1
             if number > 127:
-                number, position = _long_number(payload, position - 1)
+                number, position = long_number(payload, position - 1, LONGEST_LONG_BYTES)
             key_end = position if number & 1 else position + (number >> 1)
             if key_end >= end or length & 1:
                 raise CorruptBatch("a record ends before its key does")
@@ -126,20 +127,3 @@ def _walk(payload: bytes, header: BatchHeader) -> Iterator[tuple[int, int, int, 
         raise CorruptBatch("the records end in the middle of a field") from None
     if position != len(payload):
         raise CorruptBatch(f"the records take {position} bytes, not {len(payload)}")
-
-
-def _long_number(payload: bytes, position: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = payload[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, position
-        shift += 7
-        if shift > 63:
-            raise CorruptBatch("a variable-length number is too long")
-
-
-def _signed(zigzag: int) -> int:
-    return (zigzag >> 1) ^ -(zigzag & 1)

@@ -2,11 +2,8 @@
 
 from typing import NamedTuple
 
+from millrace.wire.record_numbers import LONGEST_LONG_BYTES, long_number, signed
 from millrace.wire.records import CorruptBatch
-
-# Lengths, counts and offset deltas are 32-bit numbers, timestamp deltas 64-bit ones.
-_LONGEST_INT_BYTES = 5
-_LONGEST_LONG_BYTES = 10
 
 
 class TooManyHeaders(Exception):
@@ -42,14 +39,14 @@ def check_records(payload: bytes, count: int, most_headers: int | None = None) -
                 length, position = (
                     (length + (payload[position] << 7) - 128, position + 1)
                     if payload[position] < 128
-                    else _long_number(payload, position - 1)
+                    else long_number(payload, position - 1)
                 )
             end = position + (length >> 1)
 
             timestamp_delta = payload[position + 1]
             position += 2
             if timestamp_delta > 127:
-                timestamp_delta, position = _long_number(payload, position - 1, _LONGEST_LONG_BYTES)
+                timestamp_delta, position = long_number(payload, position - 1, LONGEST_LONG_BYTES)
             if timestamp_delta != last_timestamp_delta:
                 timestamp_deltas.add(timestamp_delta)
                 last_timestamp_delta = timestamp_delta
@@ -63,13 +60,13 @@ def check_records(payload: bytes, count: int, most_headers: int | None = None) -
                     if second < 128
                     else (offset_delta + (second << 7) + (third << 14) - 16512, position + 2)
                     if third < 128
-                    else _long_number(payload, position - 1)
+                    else long_number(payload, position - 1)
                 )
 
             number = payload[position]
             position += 1
             if number > 127:
-                number, position = _long_number(payload, position - 1)
+                number, position = long_number(payload, position - 1)
             has_null_keys = has_null_keys or bool(number & 1)
             position += 0 if number & 1 else number >> 1
 
@@ -79,7 +76,7 @@ def check_records(payload: bytes, count: int, most_headers: int | None = None) -
                 number, position = (
                     (number + (payload[position] << 7) - 128, position + 1)
                     if payload[position] < 128
-                    else _long_number(payload, position - 1)
+                    else long_number(payload, position - 1)
                 )
             position += 0 if number & 1 else number >> 1
 
@@ -93,23 +90,23 @@ def check_records(payload: bytes, count: int, most_headers: int | None = None) -
         raise CorruptBatch("The records end in the middle of a field") from None
     if position != len(payload):
         raise CorruptBatch(f"{len(payload) - position} bytes follow the last of {count} records")
-    return CheckedRecords(has_null_keys, set(map(_signed, timestamp_deltas)))
+    return CheckedRecords(has_null_keys, set(map(signed, timestamp_deltas)))
 
 
 def _skip_headers(payload: bytes, position: int, end: int, headers_left: int) -> tuple[int, int]:
     """The position behind a record's headers, and how many more headers may follow in later records."""
-    count, position = _long_number(payload, position)
+    count, position = long_number(payload, position)
     # Each takes two lengths at least, so a count that is a lie costs nothing.
     if count & 1 or count > min(end, len(payload)) - position:
-        raise CorruptBatch(f"A record has no room for {_signed(count)} headers")
+        raise CorruptBatch(f"A record has no room for {signed(count)} headers")
     headers_left -= count >> 1
     if headers_left < 0:
         raise TooManyHeaders
     for _ in range(count >> 1):
-        name_length, position = _long_number(payload, position)
+        name_length, position = long_number(payload, position)
         if name_length & 1:
             raise CorruptBatch("A record's header has no name")
-        content_length, position = _long_number(payload, position + (name_length >> 1))
+        content_length, position = long_number(payload, position + (name_length >> 1))
         position += 0 if content_length & 1 else content_length >> 1
         if position > end:
             raise CorruptBatch("A record's headers run past its end")
@@ -118,23 +115,5 @@ def _skip_headers(payload: bytes, position: int, end: int, headers_left: int) ->
 
 def _fault(number: int, offset_delta: int, surplus: int) -> str:
     if offset_delta != 2 * number:
-        return f"Record {number} of a batch has the offset delta {_signed(offset_delta)}"
+        return f"Record {number} of a batch has the offset delta {signed(offset_delta)}"
     return f"The fields of record {number} of a batch end {surplus} bytes behind the record's end"
-
-
-def _long_number(payload: bytes, position: int, longest: int = _LONGEST_INT_BYTES) -> tuple[int, int]:
-    """A zigzag number of any length, and the position behind it."""
-    number = shift = 0
-    while True:
-        byte = payload[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, position
-        shift += 7
-        if shift >= 7 * longest:
-            raise CorruptBatch("A variable-length number is too long")
-
-
-def _signed(zigzag: int) -> int:
-    return (zigzag >> 1) ^ -(zigzag & 1)
