@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +10,10 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from tests.served_app import ServedApp
 
-from millrace.pipelines import LogTopic, PipelineError, log
+from millrace.pipelines import LogTopic, PipelineError, log, pipeline
 from millrace.pipelines.topics import decoding, encoding
 from millrace.registry.app import registry_app
 from millrace.registry.codecs import codec
@@ -20,6 +21,8 @@ from millrace.registry.framing import frame
 from millrace.registry.leadership import Identity
 from millrace.registry.registry import Options
 from millrace.testing import Broker
+from millrace.testing.pipelines import ABORT, run_pipeline
+from millrace.testing.records import read_records
 
 from .source_records import records
 
@@ -256,3 +259,35 @@ def test_missing_registries_subjects_and_versions_are_named(
         rows(spark, log.avro(name, registry=registry.url, version=9))
     with pytest.raises(PipelineError, match="is of type AVRO, not JSON"):
         rows(spark, log.json_schema(name, registry=registry.url))
+
+
+@pytest.mark.proof
+def test_running_pipeline_survives_a_crash_and_sets_malformed_records_aside(
+    spark: SparkSession,
+    broker: Broker,
+    registry: ServedApp,
+    client: SchemaRegistryClient,
+    name: str,
+    tmp_path: Path,
+) -> None:
+    letters = log.dead_letters(f"{name}-bad")
+    source = log.avro(f"{name}-in", registry=registry.url, malformed=letters)
+
+    @pipeline(orders=source, output=log.avro(f"{name}-out", registry=registry.url, key="id"))
+    def copies(orders: DataFrame) -> DataFrame:
+        return orders.select("id", "item")
+
+    text = json.dumps(V2)
+    schema_id = client.register_schema(f"{name}-in-value", Schema(text, "AVRO"))
+
+    def order(number: int) -> bytes:
+        value = {"id": number, "item": {"string": f"item {number}"}, "tags": []}
+        return frame(schema_id, codec("AVRO", text).encode(value))
+
+    records = [order(1), b"not framed", order(2), ABORT, order(3)]
+    output = run_pipeline(copies, spark, broker, tmp_path, orders=records)
+    deserialize = AvroDeserializer(client)
+    context = SerializationContext(f"{name}-out", MessageField.VALUE)
+    found = [deserialize(bytes(value), context) for value in output]
+    assert found == [{"id": number, "item": f"item {number}"} for number in (1, 2, 3)]
+    assert list(read_records(broker.bootstrap, log.bytes(letters.topic))) == [b"not framed"]
