@@ -244,6 +244,10 @@ class Broker:
         """Begin a session at the ensemble, if the broker is to be a member of a cluster."""
         if self._ensemble is None:
             return None
+        name = self.config.inter_broker_listener
+        if name not in [listener.name for listener in self._listeners]:
+            self._server.stop()
+            raise StartupError(f"inter.broker.listener.name is {name}, but listeners has no {name}")
         registry = Registry(self._ensemble, self._clock)
         try:
             await self._ensemble.connect()

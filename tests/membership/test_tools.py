@@ -194,6 +194,17 @@ def test_kafkas_properties_start_zookeeper(tmp_path: Path) -> None:
         process.wait(SECONDS)
 
 
+def test_the_listener_among_brokers_has_to_exist(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        f"listeners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path}/logs\n"
+        f"zookeeper.connect=127.0.0.1:1\ninter.broker.listener.name=INSIDE\n"
+    )
+    ended = millrace_process("broker", file)
+    assert ended.returncode == 1
+    assert "inter.broker.listener.name" in ended.stderr
+
+
 def test_a_broker_without_its_ensemble_names_two_ways_out(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(

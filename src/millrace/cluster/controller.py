@@ -127,10 +127,7 @@ class Controller:
             name: changed
             for name, changed in states.items()
             if any(
-                state[:1] + state.adding + state.removing
-                != image.topics[name].states[index][:1]
-                + image.topics[name].states[index].adding
-                + image.topics[name].states[index].removing
+                _assignment(state) != _assignment(image.topics[name].states[index])
                 for index, state in changed.items()
             )
         }
@@ -372,3 +369,8 @@ class Controller:
             except (Deposed, Unavailable):
                 self.depose()
                 raise
+
+
+def _assignment(state: PartitionState) -> tuple[tuple[int, ...], ...]:
+    """The part of a state that is written with its topic."""
+    return state.replicas, state.adding, state.removing
