@@ -16,6 +16,7 @@ from millrace.testing import Broker
 from millrace.topologies import LogSpout, Spout, Topology, TopologyError
 from millrace.topologies.running import prepare
 from millrace.topologies.runtime.processes import Processes
+from millrace.topologies.runtime.worker import Worker
 
 from ..reading import read_topic
 from ..waiting import until
@@ -162,8 +163,9 @@ def test_a_rich_bolt_that_holds_tuples_is_refused_by_name(broker: Broker, tmp_pa
     path = tmp_path / "kept.py"
     path.write_text(KEEPER)
     write(broker, "kept-lines", range(1))
+    worker = Worker(prepare(path, broker.bootstrap, name="kept").worker_job(0))
     with pytest.raises(TopologyError, match="kept is exactly-once, but keeper keeps tuples without acking"):
-        Processes(prepare(path, broker.bootstrap, name="kept")).run(once=True)
+        worker.run()
 
 
 def test_a_spout_of_the_users_own_is_refused_in_exactly_once_mode() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -227,7 +226,13 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-@pytest.mark.parametrize("options", ["", ", executors=1"], ids=["in the loop", "in a thread"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param("", id="in the loop"),
+        pytest.param(", executors=1", id="in a thread", marks=pytest.mark.proof),
+    ],
+)
 def test_a_bolt_that_hangs_is_named_and_its_worker_is_restarted(
     broker: Broker, tmp_path: Path, options: str
 ) -> None:
@@ -240,9 +245,7 @@ def test_a_bolt_that_hangs_is_named_and_its_worker_is_restarted(
         producer.produce(f"{name}-lines", line)
     assert producer.flush(30) == 0
     config = {"topology.hang.timeout.secs": 1}
-    began = time.monotonic()
     Processes(prepare(path, broker.bootstrap, name=name, config=config)).run(once=True)
-    assert time.monotonic() - began < 300
     assert sorted(record.value() or b"" for record in read_topic(broker.bootstrap, f"{name}-out")) == [
         b"a",
         b"b",

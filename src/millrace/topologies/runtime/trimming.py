@@ -36,7 +36,6 @@ class Trimmer:
         now = time.monotonic()
         if now < self._next or not all(request.done() for request in self._requests.values()):
             return
-        self._next = now + INTERVAL_SECONDS
         self._note_results()
         wanted = [
             TopicPartition(*partition.place, partition.committed)
@@ -44,6 +43,8 @@ class Trimmer:
             if partition.committed > self._trimmed.get(partition.place, 0)
         ]
         self._requests = dict(self._admin.delete_records(wanted)) if wanted else {}
+        if wanted:
+            self._next = now + INTERVAL_SECONDS
 
     def _note_results(self) -> None:
         for partition, request in self._requests.items():
