@@ -241,11 +241,11 @@ def test_the_command_prints_what_kafka_acls_prints(broker: Broker, root_file: Pa
     )
     topic = "ResourcePattern(resourceType=TOPIC, name=cli, patternType=LITERAL)"
     assert added.startswith(
-        f"Adding ACLs for resource `{topic}`: \n"
-        " \t(principal=User:cli, host=*, operation=READ, permissionType=ALLOW)\n"
-        " \t(principal=User:cli, host=*, operation=DESCRIBE, permissionType=ALLOW)\n\n"
+        f"Adding ACLs for resource `{topic}`:\n"
+        "\t(principal=User:cli, host=*, operation=READ, permissionType=ALLOW)\n"
+        "\t(principal=User:cli, host=*, operation=DESCRIBE, permissionType=ALLOW)\n\n"
     )
-    assert f"Current ACLs for resource `{topic}`: \n" in added
+    assert f"Current ACLs for resource `{topic}`:\n" in added
     listed = acls(broker, root_file, "--list", "--principal", "User:cli")
     assert listed.count("principal=User:cli") == 3
     acls(broker, root_file, "--remove", "--topic", "cli", "--force")

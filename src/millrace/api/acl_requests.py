@@ -9,10 +9,10 @@ from millrace.wire.messages.delete_acls import DeleteAclsFilter
 from millrace.wire.messages.describe_acls import DescribeAclsRequest
 
 
-def check_enabled(ctx: Context) -> None:
+def check_enabled(ctx: Context, message: str = "No Authorizer is configured.") -> None:
     """Raises KafkaError if nothing looks at ACLs."""
     if ctx.services.authorizer is None:
-        raise KafkaError(Error.SECURITY_DISABLED, "No Authorizer is configured.")
+        raise KafkaError(Error.SECURITY_DISABLED, message)
 
 
 def acl_filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:

@@ -16,7 +16,7 @@ from millrace.wire.messages.describe_acls import (
 
 
 def handle(ctx: Context, request: DescribeAclsRequest) -> Steps[DescribeAclsResponse]:
-    check_enabled(ctx)
+    check_enabled(ctx, "No Authorizer is configured on the broker")
     wanted = acl_filter(request)
     by_resource: dict[tuple[int, str, int], list[AclDescription]] = defaultdict(list)
     for acl in ctx.image.acls:

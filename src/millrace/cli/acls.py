@@ -210,11 +210,11 @@ async def _list(
 def _print_acls(title: str, kind: AclResource, name: str, pattern: PatternType, acls: Iterable[Acl]) -> None:
     click.echo(
         f"{title} for resource `ResourcePattern(resourceType={kind.name}, name={name},"
-        f" patternType={pattern.name})`: "
+        f" patternType={pattern.name})`:"
     )
     for acl in acls:
         click.echo(
-            f" \t(principal={acl.principal}, host={acl.host}, operation={acl.operation.name},"
+            f"\t(principal={acl.principal}, host={acl.host}, operation={acl.operation.name},"
             f" permissionType={acl.permission.name})"
         )
     click.echo()
