@@ -115,7 +115,7 @@ def test_a_call_under_way_gets_an_error_when_the_server_ends(
 
     def call() -> None:
         try:
-            Client(address).execute("slow", "5")
+            Client(address).execute("slow", "8")
         except DrpcError as error:
             found.append(error)
 

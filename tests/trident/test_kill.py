@@ -81,6 +81,7 @@ def test_a_killed_driver_counts_every_word_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.proof
+@pytest.mark.timeout(900)
 @pytest.mark.spark
 @pytest.mark.parametrize("store", ["sqlite", "postgresql", "redis", "log"])
 @pytest.mark.parametrize("seed", range(3))

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
@@ -80,23 +82,30 @@ class AsyncClient:
         self, url: str = DEFAULT_URL, *, timeout_seconds: float = TIMEOUT_SECONDS, most_connections: int = 100
     ) -> None:
         self._arguments: dict[str, Any] = {"url": url, "timeout_seconds": timeout_seconds}
-        self._idle = [Client(**self._arguments)]
-        self._slots = asyncio.Semaphore(most_connections)
+        self._idle: deque[Client] = deque([Client(**self._arguments)])
+        # asyncio's own threads are few, and others use them too.
+        self._threads = ThreadPoolExecutor(most_connections, thread_name_prefix="drpc-client")
 
     async def execute(self, function: str, args: str = "") -> str:
         """Call a function and return its result; raises DrpcError if the call fails."""
-        async with self._slots:
-            client = self._idle.pop() if self._idle else Client(**self._arguments)
-            try:
-                return await asyncio.to_thread(client.execute, function, args)
-            finally:
-                self._idle.append(client)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._execute, function, args)
+
+    def _execute(self, function: str, args: str) -> str:
+        try:
+            client = self._idle.pop()
+        except IndexError:
+            client = Client(**self._arguments)
+        try:
+            return client.execute(function, args)
+        finally:
+            self._idle.append(client)
 
     async def functions(self) -> list[str]:
         """The functions that the server knows."""
         return await asyncio.to_thread(Client(**self._arguments).functions)
 
     async def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
         while self._idle:
             self._idle.pop().close()
 
