@@ -81,6 +81,19 @@ def test_clients_with_a_default_quota_do_not_share_it() -> None:
     assert limited.throttle_ms("ada", "y", {PRODUCE: 100}) == 10_000
 
 
+def test_clients_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millrace.security.quotas.MAX_REMEMBERED", 10)
+    clock = ManualClock()
+    limited = quotas(clock, clients__any=limit(10))
+    for number in range(100):
+        limited.throttle_ms("ada", f"client-{number}", {PRODUCE: 100})
+        clock.advance(2_000)
+    assert len(limited._limits) <= 10
+    assert len(limited._rates) <= 20
+    # One that is still there is remembered.
+    assert limited.throttle_ms("ada", "client-99", {PRODUCE: 100}) > 0
+
+
 def test_old_samples_do_not_count() -> None:
     rate = Rate(3)
     for second in range(100):

@@ -23,7 +23,8 @@ IP_QUOTAS = ("connection_creation_rate",)
 Key: TypeAlias = "tuple[str, str]"
 """The path of the entity that shares a quota, and the name of the quota."""
 
-SHARING = ("user", "client-id")
+# Clients choose their ids: no more of them than this are remembered.
+MAX_REMEMBERED = 50_000
 
 
 def check_quota(parts: Parts, name: str, value: float) -> None:
@@ -61,6 +62,10 @@ class Rate:
         while self._samples[0][0] <= second - self._window:
             self._samples.pop(0)
 
+    def is_past(self, now: float) -> bool:
+        """Whether nothing was added within the window."""
+        return self._samples[-1][0] <= int(now) - self._window
+
     def excess_seconds(self, now: float, limit: float) -> float:
         """The time without any further amount after which the rate is down to the limit."""
         # The newest sample is not full yet; like Kafka, a short history counts as a full one.
@@ -95,9 +100,10 @@ class Quotas:
     def throttle_ms(self, user: str, client_id: str, amounts: Mapping[str, float]) -> int:
         """Count amounts of a client by quota; returns how long it has to wait."""
         limits = self._limits.get((user, client_id))
-        if limits is None:
-            limits = self._limits[user, client_id] = self._resolve(user, client_id)
         now, longest = self._clock.monotonic(), 0.0
+        if limits is None:
+            self._forget_some(now)
+            limits = self._limits[user, client_id] = self._resolve(user, client_id)
         for name, amount in amounts.items():
             if name not in limits or not amount:
                 continue
@@ -108,6 +114,12 @@ class Quotas:
             rate.add(now, amount)
             longest = max(longest, rate.excess_seconds(now, limit))
         return math.ceil(longest * 1000)
+
+    def _forget_some(self, now: float) -> None:
+        """Keep memory bounded, whatever ids clients send."""
+        if len(self._limits) >= MAX_REMEMBERED:
+            self._limits.clear()
+            self._rates = {key: rate for key, rate in self._rates.items() if not rate.is_past(now)}
 
     def _resolve(self, user: str, client_id: str) -> dict[str, tuple[str, float]]:
         """For each quota of a client, the path of the clients that share it, and the limit."""
