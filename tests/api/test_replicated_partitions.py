@@ -223,6 +223,19 @@ def test_a_follower_that_waits_is_answered_when_records_are_appended(api: Api) -
     assert (values(data), data.high_watermark) == ([b"v"], 0)
 
 
+def test_a_follower_does_not_wait_for_records_that_its_own_fetch_lets_through(
+    api: Api, partition: Partition
+) -> None:
+    """A coordinator appends when something is committed, and the fetch that commits it is not parked yet."""
+    Sent(api)
+    partition.committed(1).then(lambda _: partition.append_as_leader(memoryview(batch(b"next"))))
+    api.api_version = 11
+    response = fetch.handle(api.context(), request(1, FOLLOWER, max_wait_ms=500, min_bytes=1))
+    # It is answered at once, and the next fetch finds the record.
+    assert isinstance(response, FetchResponse)
+    assert values(fetched(api, 1, FOLLOWER)) == [b"next"]
+
+
 def test_followers_name_themselves_in_a_tagged_field_from_version_15_on(
     api: Api, partition: Partition
 ) -> None:

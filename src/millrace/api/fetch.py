@@ -27,6 +27,7 @@ from millrace.errors import Error, KafkaError
 from millrace.replication.partition import Partition
 from millrace.replication.waiting import ParkedFetch
 from millrace.steps import Steps, finish, slices
+from millrace.storage.log import Log
 from millrace.timers import Timers
 from millrace.wire.messages.current_leader import LeaderIdAndEpoch
 from millrace.wire.messages.fetch import (
@@ -208,6 +209,7 @@ class _Reading:
         "_api_version",
         "_broker_epoch",
         "_ctx",
+        "_ends",
         "_follower",
         "_hosted",
         "_reads_committed",
@@ -229,6 +231,7 @@ class _Reading:
         self._reads_committed = request.isolation_level == READ_COMMITTED
         self._follower = _follower(request)
         if self._follower != CONSUMER:
+            self._ends: list[tuple[Log, int]] = []
             state = request.replica_state
             self._broker_epoch = NO_EPOCH if state is None else state.replica_epoch
         # The aborted transactions of most responses.
@@ -243,7 +246,16 @@ class _Reading:
 
     def has_enough(self, request: FetchRequest) -> bool:
         """Whether the response does not wait for more records."""
-        return self.missing_bytes <= 0 or request.max_wait_ms <= 0 or self.urgent or not self.partitions
+        if self.missing_bytes <= 0 or request.max_wait_ms <= 0 or self.urgent or not self.partitions:
+            return True
+        return self._follower != CONSUMER and self._was_overtaken()
+
+    def _was_overtaken(self) -> bool:
+        """Whether a follower's fetch has caused appends: what it commits lets coordinators go on.
+
+        Such an append comes before the fetch is parked, so that it does not wake it.
+        """
+        return any(log.log_end_offset > end for log, end in self._ends)
 
     def read(self, targets: list[Target]) -> None:
         for target in targets:
@@ -309,6 +321,7 @@ class _Reading:
         # The first batch is always sent whole: a batch larger than every limit must not block its reader.
         records = log.read(asked.fetch_offset, max(max_bytes, 0), min_one_batch=self.size == 0, up_to=end)
         if self._follower != CONSUMER:
+            self._ends.append((log, end))
             # Not before the read: it refuses an offset past the log's end.
             partition.record_fetch(
                 self._follower, asked.fetch_offset, now=time.monotonic(), broker_epoch=self._broker_epoch
