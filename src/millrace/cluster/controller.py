@@ -174,7 +174,8 @@ class Controller:
         """Wait for an image after a known one, or for the end of the term, or for so long."""
         if self.version == known and not self.is_deposed:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._published.wait(), wait_seconds)
+                async with asyncio.timeout(wait_seconds):
+                    await self._published.wait()
 
     def _kept_image(self, version: Version) -> ClusterImage | None:
         if version.controller_epoch != self.seat.epoch or not self._kept:

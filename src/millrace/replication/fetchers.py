@@ -177,7 +177,8 @@ class _Fetcher:
             self._changed.clear()
             timeout = PARTITION_RETRY_SECONDS if self._paused else None
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), timeout)
+                async with asyncio.timeout(timeout):
+                    await self._changed.wait()
             return
         asked = dict(wanted)
         response = await connection.send_in(VERSION, self._request(wanted), FetchResponse)

@@ -61,7 +61,9 @@ class IsrUpkeep:
             if not self._proposals and not self._caught_up:
                 self._wakened.clear()
                 try:
-                    await asyncio.wait_for(self._wakened.wait(), self._max_lag_seconds / 2)
+                    # Not wait_for, which may lose a cancellation in Python 3.11.
+                    async with asyncio.timeout(self._max_lag_seconds / 2):
+                        await self._wakened.wait()
                 except TimeoutError:
                     next_look = 0.0
             now = time.monotonic()
