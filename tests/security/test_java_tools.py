@@ -13,7 +13,8 @@ from millrace.jars import JarsUnavailable, apache_kafka_classpath, java
 from millrace.testing import Broker
 from millrace.testing.apache_kafka import run_tool
 
-pytestmark = pytest.mark.java
+# Five JVMs.
+pytestmark = [pytest.mark.java, pytest.mark.proof]
 
 ACLS = "org.apache.kafka.tools.AclCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
