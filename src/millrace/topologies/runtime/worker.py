@@ -362,9 +362,11 @@ class Worker:
     def _patience(self) -> float:
         if self.engine.has_own_spouts or self.engine.calls:
             return SPOUT_REST_SECONDS
+        if self._has_uncommitted():
+            # Nothing more to read means a commit at once.
+            return 0.0
         moment = self.engine.next_timer()
-        wait = IDLE_SECONDS if moment is None else max(min(moment - self.now(), IDLE_SECONDS), 0.0)
-        return min(wait, self._commit_seconds) if self._has_uncommitted() else wait
+        return IDLE_SECONDS if moment is None else max(min(moment - self.now(), IDLE_SECONDS), 0.0)
 
     def _note(self, message: Any) -> None:
         """An event instead of a record: the end of a partition, or an error."""
