@@ -101,7 +101,7 @@ def test_a_stop_that_loses_a_log_is_an_error(run_alone: Run, tmp_path: Path) -> 
         # As good as a disk that is gone: nothing that is flushed now can be found again.
         active.unlink()
         process.terminate()
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=90)
     assert process.returncode == 1
     assert "stopped" not in out
     assert "cannot close the log of orders-0" in err

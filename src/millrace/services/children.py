@@ -86,9 +86,14 @@ class Children:
         child.started = time.monotonic()
         sys.stdout.flush()
         sys.stderr.flush()
-        pid = os.fork()
-        if pid == 0:
-            self._become(child)
+        # A signal that reaches the child before it has handlers of its own waits until then.
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self._become(child)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
         child.pid = pid
 
     def _become(self, child: Child) -> NoReturn:
@@ -98,6 +103,7 @@ class Children:
             # Ctrl-C reaches this process's parent alone, which stops its children in order.
             os.setpgid(0, 0)
             self._wakeup.close(signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
             os.close(self._held)
             _set_process_name(f"millrace-{child.name}")
             threading.Thread(target=_end_with_parent, args=(self._lifeline,), daemon=True).start()

@@ -106,7 +106,8 @@ async def serve_all(
             if any(task.done() for task in running):
                 raise ServiceError("a service did not start; its log has the reason")
             if stopped.is_set():
-                # No request is open yet.
+                # No request is open yet. uvicorn would log that its start was interrupted.
+                logging.getLogger("uvicorn.error").disabled = True
                 for task in running:
                     task.cancel()
                 return
