@@ -204,6 +204,16 @@ def kio_entity(message: type[Message], version: int) -> Any:
         return None
 
 
+# Our brokers' own requests, and one that ended with Apache Kafka 4.
+BETWEEN_BROKERS = ("change_metadata", "follow_metadata", "controlled_shutdown")
+# Kafka has these names in the request and in the response.
+NAMED_TWICE = {
+    ("AlterPartitionRequest", "TopicData"): "AlteredTopic",
+    ("AlterPartitionRequest", "PartitionData"): "AlteredPartition",
+    ("AlterPartitionResponse", "TopicData"): "AlteredTopicResult",
+    ("AlterPartitionResponse", "PartitionData"): "AlteredPartitionResult",
+}
+
 KNOWN_TO_KIO = [
     (message, entities)
     for message in MESSAGES
@@ -285,7 +295,8 @@ def test_defaults_agree_with_kio(message: type[Message], entities: dict[int, Any
     for entity in entities.values():
         for kio_class in vars(sys.modules[entity.__module__]).values():
             if is_dataclass(kio_class) and kio_class.__module__ == entity.__module__:
-                assert_same_defaults(ours[kio_class.__name__], kio_class)
+                name = NAMED_TWICE.get((message.__name__, kio_class.__name__), kio_class.__name__)
+                assert_same_defaults(ours[name], kio_class)
 
 
 def assert_same_defaults(struct: type[Struct], kio_class: Any) -> None:
@@ -304,5 +315,8 @@ def test_the_same_versions_are_flexible_as_in_kio(message: type[Message], entiti
 
 def test_kio_knows_every_version_of_every_api_we_declare() -> None:
     for message in MESSAGES:
-        if issubclass(message, Request | Response):
+        if (
+            issubclass(message, Request | Response)
+            and message.__module__.rpartition(".")[2] not in BETWEEN_BROKERS
+        ):
             assert [version for version in message.versions if kio_entity(message, version) is None] == []
