@@ -25,8 +25,9 @@ PARENT = """
                     file.write(name + "\\n")
                 sys.exit(0)
             signal.signal(signal.SIGTERM, stop)
-            (directory / "draft").write_text(str(os.getpid()))
-            (directory / "draft").rename(directory / name)
+            draft = directory / f"{name}.draft"
+            draft.write_text(str(os.getpid()))
+            draft.rename(directory / name)
             while True:
                 time.sleep(60)
         return run
