@@ -79,6 +79,7 @@ class Fetchers:
         self._listener = listener
         self._fetchers: dict[int, _Fetcher] = {}
         self._refreshing = False
+        self._has_stopped = False
 
     def refresh_soon(self) -> None:
         """A partition has another role or leader. Many change at once."""
@@ -93,6 +94,8 @@ class Fetchers:
     def _refresh(self) -> None:
         """Follow the leaders that the partitions have now."""
         self._refreshing = False
+        if self._has_stopped:
+            return
         image = self.hosted.image
         by_leader: dict[int, dict[Key, Partition]] = {}
         for partition in self.hosted:
@@ -114,6 +117,8 @@ class Fetchers:
             fetcher.follow(followed)
 
     def stop(self) -> None:
+        """Follow no leader any more, although images may still arrive."""
+        self._has_stopped = True
         for fetcher in self._fetchers.values():
             fetcher.stop()
         self._fetchers.clear()
