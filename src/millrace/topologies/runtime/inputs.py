@@ -112,8 +112,7 @@ class InputPartition:
 
     def reached_end(self, offset: int) -> None:
         """The partition is read to its end, which may lie behind markers of transactions."""
-        if not self._incomplete:
-            self.position = max(self.position, offset if self.end is None else min(offset, self.end))
+        self.position = max(self.position, offset if self.end is None else min(offset, self.end))
 
     @property
     def committable(self) -> int:
