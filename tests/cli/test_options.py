@@ -75,3 +75,9 @@ def test_an_unreadable_properties_file_is_named(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(CommandError, match="not a text file"):
         read_properties(binary)
+
+
+def test_programs_in_plain_text_refuse_client_properties_that_ask_for_more() -> None:
+    Target("there:1", {"security.protocol": "plaintext"}).refuse_security("pipelines")
+    with pytest.raises(CommandError, match="ask for SASL_SSL"):
+        Target("there:1", {"security.protocol": "SASL_SSL"}).refuse_security("pipelines")

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 
@@ -88,6 +89,20 @@ def test_words_are_counted_exactly_and_the_state_goes_on_in_the_next_run(
     second = run(*arguments, "--workers", "3")
     assert second.returncode == 0, second.stderr
     assert counts_of(broker, "counts-1") == (dict(expected), 3200)
+
+
+def test_workers_end_when_their_parent_is_killed(broker: Broker, tmp_path: Path) -> None:
+    path = topology_file(tmp_path, sentences="lines-0", counts="counts-0")
+    expected = write_sentences(broker, "lines-0", 10)
+    arguments = (str(path), "--bootstrap-server", broker.bootstrap, "--no-spark", "--workers", "2")
+    parent = psutil.Popen([sys.executable, "-m", "millrace", "topology", "run", *arguments, "--name", "zero"])
+    until(lambda: counts_of(broker, "counts-0")[0] == dict(expected))
+    workers = parent.children(recursive=True)
+    assert len(workers) == 2
+    parent.kill()
+    parent.wait()
+    _, alive = psutil.wait_procs(workers, timeout=60)
+    assert not alive
 
 
 @pytest.mark.java

@@ -59,6 +59,7 @@ def command(
     JOB is a file that declares a pipeline (job.py, or job.py:name). The new version writes to its own topics.
     Readers find the current ones in the topic millrace.outputs, or with millrace.pipelines.current.
     """
+    target.refuse_security("pipelines")
     if status:
         _print_outputs(target.bootstrap)
         return

@@ -70,6 +70,7 @@ def command(**options: Any) -> int | None:
     from millrace.pipelines.declarative.project import find_project
 
     run = _Run(**options)
+    run.target.refuse_security("pipelines")
     project = find_project(run.job)
     if project is not None:
         return run.run_project(project)

@@ -55,6 +55,7 @@ def command(
     JOB is a file that declares a View (job.py, or job.py:name). GET / returns all rows as JSON, GET /KEY one
     row, POST /refresh runs a new batch. The rows are also in a compacted topic with the view's name.
     """
+    target.refuse_security("pipelines")
     seconds = _seconds(every)
     from rich.console import Console
 

@@ -354,12 +354,17 @@ class ClusterStore:
         return outcome, controller.version
 
     async def _reached(self, version: Version) -> None:
-        async with asyncio.timeout(CHANGE_SECONDS):
-            while self._version < version:
-                self._advanced.clear()
-                await self._advanced.wait()
-            if self._acting:
-                await asyncio.wait(set(self._acting))
+        try:
+            async with asyncio.timeout(CHANGE_SECONDS):
+                while self._version < version:
+                    self._advanced.clear()
+                    await self._advanced.wait()
+                if self._acting:
+                    await asyncio.wait(set(self._acting))
+        except TimeoutError:
+            raise KafkaError(
+                Error.REQUEST_TIMED_OUT, "The change is made, but this broker has not received it yet."
+            ) from None
 
     async def alter_isrs(
         self, requests: Mapping[tuple[bytes, int], IsrRequest]

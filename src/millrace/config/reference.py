@@ -29,6 +29,8 @@ Defaults and limits that differ from Apache Kafka 4.3:
 | `node.id` | `1` | must be given | one broker needs no number |
 | `listeners`, `listener.security.protocol.map` | at start | dynamic | addresses are bound once |
 | `max.connections`, `producer.id.expiration.ms` | at start | dynamic | |
+| `max.connections.per.ip` and its overrides | at start | dynamic | |
+| `ssl.principal.mapping.rules` | dynamic | at start | |
 """
 
 _GROUPS = """\

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from millrace.cluster.image import ClusterImage, PartitionState
+from millrace.replication.partition import Role
 from millrace.testing.broker import Broker, BrokerProcess
 from millrace.testing.ensemble import MemoryEnsemble, MemorySession
 from millrace.zookeeper_server import ZooKeeperServer
@@ -119,6 +120,13 @@ class Cluster:
             return state is not None and len(state.isr) == size
 
         self.wait_for(is_reached, f"{size} replicas of {topic}-{index} in sync")
+        # Images come first: the leader may still be opening its log.
+        self.wait_for(lambda _: self._is_led(topic, index), f"the leader of {topic}-{index}")
+
+    def _is_led(self, topic: str, index: int) -> bool:
+        leader = self.brokers.get(self.state(topic, index).leader)
+        partition = leader.broker.partitions.find(topic, index) if leader and leader.is_running else None
+        return partition is not None and partition.role is Role.LEADER
 
 
 class ClusterProcesses:

@@ -32,6 +32,12 @@ BROKERS_OWN = {
     *("max.connections", "producer.id.expiration.ms", "queued.max.request.bytes"),
     *("min.insync.replicas", "millrace.busy.poll.us", "millrace.fetch.pacing.enable"),
     "millrace.queued.max.response.bytes",
+    # Those of ZooKeeper, which Kafka 4 has no more, and of its authorizer, which Kafka does not describe.
+    *("zookeeper.connect", "zookeeper.connection.timeout.ms", "zookeeper.session.timeout.ms"),
+    *("leader.imbalance.per.broker.percentage", "super.users", "allow.everyone.if.no.acl.found"),
+    # docs/configuration.md has the reasons.
+    *("sasl.enabled.mechanisms", "sasl.mechanism.inter.broker.protocol", "ssl.principal.mapping.rules"),
+    *("max.connections.per.ip", "max.connections.per.ip.overrides"),
 }
 
 

@@ -31,6 +31,15 @@ class Target:
         """This target if the command line names brokers, else these brokers."""
         return self if self.is_given or not bootstrap else Target(bootstrap, self.properties)
 
+    def refuse_security(self, programs: str) -> None:
+        """Raise CommandError if the properties ask for TLS or SASL, which these programs do not speak yet."""
+        protocol = self.properties.get("security.protocol", "PLAINTEXT").upper()
+        if protocol != "PLAINTEXT":
+            raise CommandError(
+                f"{programs} connect in plain text only, and the client properties ask for {protocol};"
+                " name a PLAINTEXT listener of the broker"
+            )
+
 
 class ManyValues(click.Option):
     """An option that takes every word up to the next option: `--producer-props acks=1 linger.ms=5`."""

@@ -80,6 +80,7 @@ def _run(
     from millrace.pipelines.spark.session import is_running, session
     from millrace.trident.spark.run import TridentRun
 
+    target.refuse_security("Trident topologies")
     require_reachable(target.bootstrap)
     is_new = not is_running()
     spark = session(topology.name, master=master, settings=settings)
@@ -137,6 +138,7 @@ def get(*, target: Target, file: str, state: str, key: tuple[str, ...]) -> None:
         raise CommandError(f"{topology.name} has no state {state}; it has {', '.join(specs) or 'none'}")
     if not specs[state].is_outside:
         raise CommandError(f"the state {state} is in the memory of the process that runs {topology.name}")
+    target.refuse_security("Trident topologies")
     opened = specs[state].open(target.bootstrap)
     try:
         [value] = opened.multi_get([[_typed(part) for part in key]])

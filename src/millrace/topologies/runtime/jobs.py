@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,6 +21,8 @@ from millrace.topologies.model.topology import Plan
 from millrace.topologies.runtime.history import History
 from millrace.topologies.runtime.progress import Progress
 from millrace.topologies.runtime.worker import Worker, WorkerJob
+
+STOP_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,16 @@ def main() -> None:
     worker = Worker(Job(**content["job"]).worker_job(content["worker"]))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.stopping.set())
+    threading.Thread(target=_end_with_parent, args=(worker.stopping,), daemon=True).start()
     worker.run()
+
+
+def _end_with_parent(stopping: threading.Event) -> None:
+    """Stop the worker when the other end of standard input is closed, and end it if it does not stop."""
+    os.read(sys.stdin.fileno(), 1)
+    stopping.set()
+    time.sleep(STOP_SECONDS)
+    os._exit(1)
 
 
 if __name__ == "__main__":

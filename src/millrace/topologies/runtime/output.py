@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -24,6 +26,8 @@ from millrace.topologies.runtime.records import encode_field, encode_tuple
 logger = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 30.0
+# Longer than the broker lets a transaction be open.
+TRANSACTION_SECONDS = 15.0
 TRANSACTION_TIMEOUT_MS = 10_000
 REASON_CHARACTERS = 1000
 # A frame with several tuples is not larger than this; one with a single tuple may be as large as a record.
@@ -50,6 +54,8 @@ class Output:
         self._lag = lag
         self.is_transactional = transactional_id is not None
         self.in_transaction = False
+        self.called_at: float | None = None
+        """When the client was asked to end a transaction; None if it is not being asked."""
         self.positions: dict[Place, int] = {}
         """The position after the last change that was written to each changelog."""
         self._tuples: dict[int, list[Sent]] = {}
@@ -238,17 +244,32 @@ class Output:
             return
         self._begin()
         if offsets:
-            self._producer.send_offsets_to_transaction(offsets, group, TIMEOUT_SECONDS)
-        self._producer.commit_transaction(TIMEOUT_SECONDS)
+            with self._calling():
+                self._producer.send_offsets_to_transaction(offsets, group, TRANSACTION_SECONDS)
+        with self._calling():
+            self._producer.commit_transaction(TRANSACTION_SECONDS)
         self._producer.poll(0)
         self.in_transaction = False
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        """Lets the watchdog notice a call that does not return.
+
+        librdkafka may wait without end for the offsets of a transaction if the broker was killed meanwhile.
+        """
+        self.called_at = time.monotonic()
+        try:
+            yield
+        finally:
+            self.called_at = None
 
     def abort(self) -> None:
         """Undo everything since the last commit."""
         self._tuples.clear()
         self._acks.clear()
         if self.in_transaction:
-            self._producer.abort_transaction(TIMEOUT_SECONDS)
+            with self._calling():
+                self._producer.abort_transaction(TRANSACTION_SECONDS)
             self._producer.poll(0)
             self.positions.clear()
             self.in_transaction = False

@@ -55,8 +55,9 @@ class WorkerProcess:
                 stderr=errors,
             )
         assert self._process.stdin is not None
+        # The pipe stays open: its end tells the worker that this process has ended.
         self._process.stdin.write(self._job.to_json(self.number).encode() + b"\n")
-        self._process.stdin.close()
+        self._process.stdin.flush()
 
     def watch(self) -> None:
         """Start the worker again if it has ended; raises TopologyError if it cannot start at all."""
@@ -68,7 +69,7 @@ class WorkerProcess:
         code = self._process.poll()
         if code is None:
             return
-        self._process = None
+        self._close()
         self.last_error = self._errors.read_bytes()[self._errors_before :].decode(errors="replace").strip()
         self.failures = 1 if now - self._started > HEALTHY_SECONDS else self.failures + 1
         if self.failures >= MOST_FAILED_STARTS:
@@ -96,8 +97,13 @@ class WorkerProcess:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-            self._process = None
+            self._close()
         self._directory.cleanup()
+
+    def _close(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process = None
 
 
 class Processes:

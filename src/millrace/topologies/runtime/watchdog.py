@@ -10,12 +10,15 @@ from collections.abc import Callable
 
 from millrace.topologies.model.tuples import Tuple
 from millrace.topologies.runtime.engine import Engine
+from millrace.topologies.runtime.output import TRANSACTION_SECONDS
 from millrace.topologies.runtime.tasks import Task
 
 logger = logging.getLogger(__name__)
 
 EXIT_CODE = 75
 TUPLE_CHARACTERS = 500
+# The client's own time-out comes first, if the client keeps it.
+CALL_SECONDS = TRANSACTION_SECONDS + 5
 
 
 class Watchdog:
@@ -26,12 +29,17 @@ class Watchdog:
         engine: Engine,
         seconds: float,
         report: Callable[[str, Task], None],
+        called_at: Callable[[], float | None] = lambda: None,
         end: Callable[[], None] = lambda: os._exit(EXIT_CODE),
     ) -> None:
-        """`report` gets the error and the task; `end` ends the process, since a thread cannot be ended."""
+        """`report` gets the error and the task; `end` ends the process, since a thread cannot be ended.
+
+        `called_at` says since when the worker waits for the end of a transaction, None if it does not.
+        """
         self._engine = engine
         self._seconds = seconds
         self._report = report
+        self._called_at = called_at
         self._end = end
         self._stopped = threading.Event()
         self._last: object = None
@@ -45,6 +53,14 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._stopped.wait(min(self._seconds / 10, 1.0)):
+            called_at = self._called_at()
+            if called_at is not None and time.monotonic() - called_at > CALL_SECONDS:
+                logger.critical(
+                    "the client has not ended a transaction for more than %g s; the worker is restarted",
+                    CALL_SECONDS,
+                )
+                self._end()
+                return
             found = self._hanging()
             if found is None or self._stopped.is_set():
                 continue

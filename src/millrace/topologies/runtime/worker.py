@@ -144,7 +144,9 @@ class Worker:
             self._client,
             [*self.engine.spouts.values(), *self.engine.bolts.values()],
         )
-        self._watchdog = Watchdog(self.engine, self._hang_seconds, self._reporter.report_failure)
+        self._watchdog = Watchdog(
+            self.engine, self._hang_seconds, self._reporter.report_failure, lambda: self._output.called_at
+        )
 
     def _consumer_config(self) -> dict[str, Any]:
         return {
