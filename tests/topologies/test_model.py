@@ -247,3 +247,9 @@ def test_a_spout_that_never_stops_does_not_hang_a_test() -> None:
 
     with LocalTopology(Forever) as local, pytest.raises(AssertionError, match="does a spout never stop"):
         local.run()
+
+
+def test_a_pattern_of_topics_leaves_out_internal_ones() -> None:
+    spout = LogSpout(re.compile(".*"))
+    internal = ["__consumer_offsets", "__topology_metrics", "_topology.word-count.control"]
+    assert spout.topics_among(["orders", *internal, "_schemas"]) == ["orders", "_schemas"]

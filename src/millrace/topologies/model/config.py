@@ -45,7 +45,7 @@ SETTINGS: dict[str, Setting] = {
     "topology.error.throttle.interval.secs": Setting(10, int, "Interval over which errors are limited."),
     "topology.max.error.report.per.interval": Setting(5, int, "Errors reported per component and interval."),
     "topology.max.fails": Setting(
-        3, int, "Deliveries of a failing record before it goes to the dead letters."
+        3, int, "Repeated deliveries of a failing record before it goes to the dead letters."
     ),
     "topology.allow.pickle": Setting(False, bool, "Send values of any type between workers, pickled."),
     "topology.dead.letter.topic": Setting(

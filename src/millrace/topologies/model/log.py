@@ -12,6 +12,7 @@ from millrace.topologies.model.specs import ComponentSpec
 from millrace.topologies.model.spouts import Spout
 from millrace.topologies.model.tuples import Tuple
 
+INTERNAL_PREFIXES = ("__", "_topology.")
 FORMATS = ("text", "bytes", "json")
 STARTS = ("committed", "earliest", "latest")
 
@@ -55,7 +56,12 @@ class LogSpout(Spout):
         """The topics that this spout reads; raises TopologyError if one that it names does not exist."""
         known = list(names)
         if isinstance(self.topic, re.Pattern):
-            return [name for name in known if self.topic.fullmatch(name)]
+            # A pattern like .* does not mean the topics of topologies and brokers themselves.
+            return [
+                name
+                for name in known
+                if self.topic.fullmatch(name) and not name.startswith(INTERNAL_PREFIXES)
+            ]
         wanted = [self.topic] if isinstance(self.topic, str) else list(self.topic)
         missing = [name for name in wanted if name not in known and not self.creates_topic]
         if missing:
