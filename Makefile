@@ -37,7 +37,7 @@ test: check
 
 # Everything of `make test`, and the tests that are marked as proof.
 proof: check
-	$(PYTEST) -m "proof or not soak" $(TESTS)
+	$(PYTEST) --hypothesis-profile=random -m "proof or not soak" $(TESTS)
 
 # Many seeds of the randomized tests.
 soak: setup

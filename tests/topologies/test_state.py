@@ -54,7 +54,7 @@ def test_a_key_that_comes_and_goes_between_two_commits_is_no_change(store: Store
 KEYS = st.sampled_from(["a", "b", 1, ("a", 2), b"x"])
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("set"), KEYS, st.integers()),
+        st.tuples(st.just("set"), KEYS, st.integers(-(2**63), 2**64 - 1)),
         st.tuples(st.just("delete"), KEYS, st.none()),
         st.tuples(st.sampled_from(["commit", "abort", "reopen"]), st.none(), st.none()),
     ),
@@ -171,3 +171,8 @@ def test_state_on_disk_is_reused_by_the_next_worker_and_answers_questions(
         state.close()
     assert unread == 0
     assert len(list(read_topic(broker.bootstrap, topic))) >= 160
+
+
+def test_an_integer_that_is_too_large_is_named() -> None:
+    with pytest.raises(TopologyError, match="more than 64 bits"):
+        Values().encode({"count": 2**64})

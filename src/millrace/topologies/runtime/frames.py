@@ -54,7 +54,13 @@ class Values:
         self._decoder = msgspec.msgpack.Decoder(ext_hook=self._decode_other, strict=False)
 
     def encode(self, value: Any) -> bytes:
-        return self._encoder.encode(self._with_serializers(value) if has_serializers() else value)
+        try:
+            return self._encoder.encode(self._with_serializers(value) if has_serializers() else value)
+        except OverflowError:
+            raise TopologyError(
+                "an integer of more than 64 bits cannot be sent to another worker or kept in state; "
+                "write it as text"
+            ) from None
 
     def _with_serializers(self, value: Any) -> Any:
         """The value with registered classes replaced: MessagePack would write dataclasses its own way."""
