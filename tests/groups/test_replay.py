@@ -36,7 +36,7 @@ def test_replaying_the_log_gives_the_present_classic_groups(tmp_path: Path, seed
 @pytest.mark.parametrize("seed", range(6))
 def test_replaying_the_log_gives_the_present_consumer_groups(tmp_path: Path, seed: int) -> None:
     life = consumer.Life(tmp_path / "data", seed)
-    life.check = lambda: check(life.coordinator)  # type: ignore[method-assign]
+    life.check = lambda: check(life.coordinator)
     life.live()
     life.coordinator.kill()
 
@@ -44,7 +44,7 @@ def test_replaying_the_log_gives_the_present_consumer_groups(tmp_path: Path, see
 @pytest.mark.parametrize("seed", range(4))
 def test_replaying_the_log_gives_the_present_mixed_groups(tmp_path: Path, seed: int) -> None:
     life = mixed.Life(tmp_path / "data", seed)
-    life.check = lambda: check(life.coordinator)  # type: ignore[method-assign]
+    life.check = lambda: check(life.coordinator)
     life.live()
     life.coordinator.kill()
 

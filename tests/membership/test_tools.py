@@ -28,7 +28,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def tool(cluster: Cluster, name: str, *arguments: object) -> str:
-    command = millrace.get_command(None, name)  # type: ignore[arg-type]  # it needs no context
+    command = millrace.get_command(None, name)
     assert command is not None
     given = ["--bootstrap-server", cluster.brokers[1].bootstrap, *map(str, arguments)]
     return CliRunner().invoke(command, given, catch_exceptions=False).output
@@ -115,7 +115,7 @@ def test_the_preferred_leader_is_elected(cluster: Cluster) -> None:
 
 
 def test_a_cluster_is_described(cluster: Cluster) -> None:
-    command = millrace.get_command(None, "cluster")  # type: ignore[arg-type]  # it needs no context
+    command = millrace.get_command(None, "cluster")
     assert command is not None
     described = CliRunner().invoke(command, ["describe", "--bootstrap-server", cluster.brokers[1].bootstrap])
     assert described.exit_code == 0

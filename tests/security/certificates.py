@@ -23,7 +23,7 @@ class Authority:
 
     def pem(self, name: str, *hosts: str, common_name: str | None = None, **details: object) -> Path:
         """A file with a private key and its certificate."""
-        issued = self._ca.issue_cert(*(hosts or (name,)), common_name=common_name, **details)  # type: ignore[arg-type]
+        issued = self._ca.issue_cert(*(hosts or (name,)), common_name=common_name, **details)
         path = self.directory / f"{name}.pem"
         issued.private_key_and_cert_chain_pem.write_to_path(str(path))
         return path
@@ -35,7 +35,7 @@ class Authority:
         certificates = x509.load_pem_x509_certificates(content[content.index(b"-----BEGIN CERT") :])
         stored = pkcs12.serialize_key_and_certificates(
             name.encode(),
-            key,  # type: ignore[arg-type]
+            key,
             certificates[0],
             certificates[1:],
             BestAvailableEncryption(PASSWORD.encode()),

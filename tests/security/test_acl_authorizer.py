@@ -160,7 +160,7 @@ def test_filters_select_rules() -> None:
             "operation": 1,
             "permission": 1,
         }
-        wanted = AclFilter(**(everything | parts))  # type: ignore[arg-type]
+        wanted = AclFilter(**(everything | parts))
         return [number for number, rule in enumerate(rules) if wanted.matches(rule)]
 
     assert selected() == [0, 1, 2, 3]
@@ -198,9 +198,9 @@ def test_rules_that_cannot_exist_are_refused(wrong: dict[str, object]) -> None:
         "operation": 3,
         "permission": 3,
     }
-    checked_acl(**right)  # type: ignore[arg-type]
+    checked_acl(**right)
     with pytest.raises(KafkaError):
-        checked_acl(**(right | wrong))  # type: ignore[arg-type]
+        checked_acl(**(right | wrong))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -57,10 +57,11 @@ def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
     if "ssl.certificate.location" in given and "ssl.key.location" in given:
         given["ssl.keystore.certificate.chain"] = _content(given["ssl.certificate.location"])
         given["ssl.keystore.key"] = _content(given["ssl.key.location"])
-    values = {
+    # Each option parses to the type of its field.
+    values: dict[str, Any] = {
         option.attribute: option.parse(given[option.name]) for option in TLS_OPTIONS if option.name in given
     }
-    return client_context(TlsConfig(**values))  # type: ignore[arg-type]  # each option parses to its field's type
+    return client_context(TlsConfig(**values))
 
 
 def _content(path: str) -> str:

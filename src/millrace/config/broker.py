@@ -1,10 +1,10 @@
 """The broker's configuration: the options it honours, read from a Kafka properties file."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from .listeners import Listener, parse_endpoint, parse_protocol_map, resolve_listeners
 from .options import (
@@ -340,13 +340,15 @@ class BrokerConfig:
 
     def tls(self, listener: str) -> TlsConfig:
         """The TLS options of a listener: its own over those of all listeners."""
-        values = {option.attribute: self._listener_value(listener, option) for option in TLS_OPTIONS}
-        return TlsConfig(**values)  # type: ignore[arg-type]  # each option parses to its own field's type
+        return TlsConfig(**self._listener_values(listener, TLS_OPTIONS))
 
     def sasl(self, listener: str) -> SaslConfig:
         """The SASL options of a listener: its own over those of all listeners."""
-        values = {option.attribute: self._listener_value(listener, option) for option in SASL_OPTIONS}
-        return SaslConfig(**values)  # type: ignore[arg-type]  # each option parses to its own field's type
+        return SaslConfig(**self._listener_values(listener, SASL_OPTIONS))
+
+    def _listener_values(self, listener: str, options: Iterable[Option]) -> dict[str, Any]:
+        """By field; each option parses to the type of its field."""
+        return {option.attribute: self._listener_value(listener, option) for option in options}
 
     def jaas_config(self, listener: str, mechanism: str) -> str | None:
         """The JAAS text of a mechanism on a listener."""

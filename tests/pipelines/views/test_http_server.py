@@ -24,7 +24,7 @@ class FixedView:
 
 
 def test_rows_are_served_as_json() -> None:
-    with http_server(FixedView(), "127.0.0.1", 0) as server:  # type: ignore[arg-type]
+    with http_server(FixedView(), "127.0.0.1", 0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}"
 
